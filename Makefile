@@ -1,0 +1,50 @@
+# The two commands of the README are `make demo` and `make test`; `make help` lists the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SECONDS ?= 60
+DIR ?=
+
+.PHONY: help setup java jars demo test check bench clean
+
+help:
+	@echo "make demo   the main job on an embedded stack (SECONDS=60, DIR=where to keep the tables)"
+	@echo "make test   every check and test"
+	@echo "make check  ruff, mypy, unit and golden tests only"
+	@echo "make bench  measures this machine and writes bench/results"
+
+$(READY): pyproject.toml constraints.txt
+	@echo "setting up the Python environment in $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,dev]'
+	@touch $@
+
+setup: $(READY)
+
+java: $(READY)
+	@$(BIN)/python -m streaming.embedded.java
+
+jars: java
+	@$(BIN)/python -m streaming.embedded.jars
+
+demo: jars
+	@$(BIN)/fresco demo --seconds $(SECONDS) $(if $(DIR),--dir $(DIR))
+
+check: setup
+	$(BIN)/ruff check streaming tests bench
+	$(BIN)/ruff format --check streaming tests bench
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/unit tests/golden
+
+test: jars
+	$(BIN)/ruff check streaming tests bench
+	$(BIN)/ruff format --check streaming tests bench
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests
+
+bench: jars
+	$(BIN)/python -m bench.run
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

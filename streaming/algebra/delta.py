@@ -1,0 +1,320 @@
+"""The delta rules: how a view changes, at every number, when its relations do (DESIGN 4 and 5).
+
+A rule maps a tree to a *plan*: again an expression, whose inputs are `Delta(R)` (the batch's signed rows,
+each with its transaction's number) and `Before(R)` (the bag as it stood before the batch). One plan does
+a whole batch; its result is separable at every number, which is what makes a complete view manager as
+fast as a batched one:
+
+* Select, Project and Union are linear: rows keep their numbers.
+* Join is bilinear: dL x R_before + L_before x dR + dL x dR. Row l of dL stands in L from its number on,
+  row r of dR from its own, so the pair stands from the larger of the two.
+* Aggregate: the totals (count, count of non-NULLs, sum) of a group are linear in its rows, so the totals
+  after number n are those before the batch plus what the batch adds up to n. Under each number at which
+  the output row changes it goes out at -1 and in at +1.
+* Sums of floating-point numbers are not linear (they round), so an affected group is computed anew from
+  all its rows, in a fixed order, at each number at which it changes.
+
+A *leaf* is one scan with the selection and the projection pushed down to it: what a view keeps of a
+relation. Everything here is pure; evaluators give plans their meaning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streaming.algebra.tree import (
+    Aggregate,
+    Col,
+    Join,
+    Lit,
+    Project,
+    Scalar,
+    Scan,
+    Select,
+    Tree,
+    Union,
+    children,
+    walk,
+)
+
+
+@dataclass(frozen=True)
+class Delta:
+    """The batch's signed rows of a leaf, with their numbers."""
+
+    leaf: Tree
+
+
+@dataclass(frozen=True)
+class Before:
+    """The bag of a leaf before the batch; no numbers."""
+
+    leaf: Tree
+
+
+@dataclass(frozen=True)
+class Groups:
+    """An aggregate's rows before the batch; no numbers."""
+
+    aggregate: Aggregate
+
+
+@dataclass(frozen=True)
+class Filter:
+    child: Plan
+    condition: Scalar
+
+
+@dataclass(frozen=True)
+class Map:
+    child: Plan
+    expressions: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True)
+class Sum:
+    """All rows of all parts."""
+
+    parts: tuple[Plan, ...]
+
+
+@dataclass(frozen=True)
+class Match:
+    """Pairs of a left and a right row, their multiplicities multiplied.
+
+    A pair's number is the larger of its rows' numbers, or the only one; no number if neither has one.
+    """
+
+    left: Plan
+    right: Plan
+    on: tuple[tuple[int, int], ...]
+    condition: Scalar | None
+    left_width: int
+    right_width: int
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes of an aggregate's rows under each number; `child` is None for no changed input."""
+
+    aggregate: Aggregate
+    child: Plan | None
+
+
+Plan = Delta | Before | Groups | Filter | Map | Sum | Match | Changes
+
+
+def leaf_relation(leaf: Tree) -> str:
+    """The relation that a leaf scans."""
+    return next(node.relation for node in walk(leaf) if isinstance(node, Scan))
+
+
+def is_leaf(tree: Tree) -> bool:
+    """A scan with at most one selection and, above it, at most one projection."""
+    if isinstance(tree, Project):
+        tree = tree.child
+    if isinstance(tree, Select):
+        tree = tree.child
+    return isinstance(tree, Scan)
+
+
+def leaves(tree: Tree) -> tuple[Tree, ...]:
+    """The distinct leaves, left to right; equal ones (self-joins) share their state."""
+    if is_leaf(tree):
+        return (tree,)
+    return tuple(dict.fromkeys(leaf for child in children(tree) for leaf in leaves(child)))
+
+
+def aggregates(tree: Tree) -> tuple[Aggregate, ...]:
+    """The distinct aggregates, inner ones first."""
+    if is_leaf(tree):
+        return ()
+    below = tuple(node for child in children(tree) for node in aggregates(child))
+    here = (tree,) if isinstance(tree, Aggregate) else ()
+    return tuple(dict.fromkeys(below + here))
+
+
+def is_float(type_: str) -> bool:
+    """Whether sums of this type round, so that they depend on the order."""
+    return type_ in ("float", "double")
+
+
+def sums_round(aggregate: Aggregate) -> bool:
+    """Whether a group must be computed anew from its rows, in a fixed order."""
+    types = [column.type for column in aggregate.child.schema]
+    return any(
+        a.function in ("sum", "avg") and a.argument is not None and is_float(types[a.argument])
+        for a in aggregate.aggregations
+    )
+
+
+def before(tree: Tree) -> Plan:
+    """The tree's bag before the batch."""
+    if is_leaf(tree):
+        return Before(tree)
+    match tree:
+        case Select():
+            return Filter(before(tree.child), tree.condition)
+        case Project():
+            return Map(before(tree.child), tree.expressions)
+        case Union():
+            return Sum(tuple(before(child) for child in tree.children))
+        case Join():
+            return _match(tree, before(tree.left), before(tree.right))
+        case Aggregate():
+            return Groups(tree)
+        case Scan():
+            return Before(tree)
+
+
+def delta(tree: Tree, changed: frozenset[Tree], initial: bool = False) -> Plan | None:
+    """The tree's signed rows with their numbers, or None when nothing can change.
+
+    Args:
+        tree: the view, or a part of it.
+        changed: the leaves with rows in this batch.
+        initial: the batch begins the history: an aggregate without keys then gets its one row, even
+            over an empty input.
+    """
+    if is_leaf(tree):
+        return Delta(tree) if tree in changed else None
+    match tree:
+        case Select():
+            child = delta(tree.child, changed, initial)
+            return None if child is None else Filter(child, tree.condition)
+        case Project():
+            child = delta(tree.child, changed, initial)
+            return None if child is None else Map(child, tree.expressions)
+        case Union():
+            return _sum(delta(child, changed, initial) for child in tree.children)
+        case Join():
+            return _join(tree, changed, initial)
+        case Aggregate():
+            child = delta(tree.child, changed, initial)
+            idle = child is None and not (initial and not tree.keys)
+            return None if idle else Changes(tree, child)
+        case Scan():
+            raise AssertionError("a scan is a leaf")
+
+
+def _join(tree: Join, changed: frozenset[Tree], initial: bool) -> Plan | None:
+    left = delta(tree.left, changed, initial)
+    right = delta(tree.right, changed, initial)
+    terms: list[Plan | None] = []
+    if left is not None and not initial:
+        terms += [_match(tree, left, part) for part in _parts(before(tree.right))]
+    if right is not None and not initial:
+        terms += [_match(tree, part, right) for part in _parts(before(tree.left))]
+    if left is not None and right is not None:
+        terms.append(_match(tree, left, right))
+    return _sum(terms)
+
+
+def _parts(plan: Plan) -> tuple[Plan, ...]:
+    """A join distributes over a sum, so that each part meets the small side directly."""
+    return plan.parts if isinstance(plan, Sum) else (plan,)
+
+
+def _match(tree: Join, left: Plan, right: Plan) -> Match:
+    widths = (len(tree.left.schema), len(tree.right.schema))
+    return Match(left, right, tree.on, tree.condition, *widths)
+
+
+def _sum(parts: object) -> Plan | None:
+    present = tuple(part for part in parts if part is not None)  # type: ignore[attr-defined]
+    if not present:
+        return None
+    return present[0] if len(present) == 1 else Sum(present)
+
+
+def has_numbers(plan: Plan) -> bool:
+    """Whether the plan's rows carry transaction numbers."""
+    match plan:
+        case Delta() | Changes():
+            return True
+        case Before() | Groups():
+            return False
+        case Filter() | Map():
+            return has_numbers(plan.child)
+        case Sum():
+            return has_numbers(plan.parts[0])
+        case Match():
+            return has_numbers(plan.left) or has_numbers(plan.right)
+
+
+def is_net(plan: Plan) -> bool:
+    """Whether no two of the plan's rows have the same number and values, provably.
+
+    Netting a result costs a pass over all its columns; an aggregate's changes never need it.
+    """
+    match plan:
+        case Changes():
+            return True
+        case Filter():
+            return is_net(plan.child)
+        case Map():
+            kept = {e.position for e in plan.expressions if isinstance(e, Col)}
+            return is_net(plan.child) and kept >= set(range(_changes_width(plan.child)))
+        case Sum():
+            return all(is_net(part) for part in plan.parts) and _told_apart(plan.parts)
+        case _:
+            return False
+
+
+def _changes_width(plan: Plan) -> int:
+    match plan:
+        case Changes():
+            return len(plan.aggregate.schema)
+        case Filter():
+            return _changes_width(plan.child)
+        case Map():
+            return len(plan.expressions)
+        case Sum():
+            return _changes_width(plan.parts[0])
+        case _:
+            raise AssertionError("not a plan of changes")
+
+
+def _told_apart(parts: tuple[Plan, ...]) -> bool:
+    """Some column is a different constant in each part."""
+    constants = [_constants(part) for part in parts]
+    width = _changes_width(parts[0])
+    for position in range(width):
+        values = [c.get(position) for c in constants]
+        if all(isinstance(v, str | int) for v in values) and len(set(values)) == len(values):
+            return True
+    return False
+
+
+def _constants(plan: Plan) -> dict[int, object]:
+    match plan:
+        case Filter():
+            return _constants(plan.child)
+        case Map():
+            below = _constants(plan.child)
+            found: dict[int, object] = {}
+            for position, e in enumerate(plan.expressions):
+                if isinstance(e, Lit) and e.value is not None:
+                    found[position] = e.value
+                elif isinstance(e, Col) and e.position in below:
+                    found[position] = below[e.position]
+            return found
+        case Changes():
+            below = _tree_constants(plan.aggregate.child)
+            keys = plan.aggregate.keys
+            return {out: below[key] for out, key in enumerate(keys) if key in below}
+        case _:
+            return {}
+
+
+def _tree_constants(tree: Tree) -> dict[int, object]:
+    if isinstance(tree, Project):
+        below = _tree_constants(tree.child)
+        found: dict[int, object] = {}
+        for position, e in enumerate(tree.expressions):
+            if isinstance(e, Lit) and e.value is not None:
+                found[position] = e.value
+            elif isinstance(e, Col) and e.position in below:
+                found[position] = below[e.position]
+        return found
+    return _tree_constants(tree.child) if isinstance(tree, Select) else {}

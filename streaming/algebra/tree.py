@@ -1,0 +1,197 @@
+"""Expression trees over signed bags, the one form in which a view is planned, maintained and proved.
+
+A tree is data: SQL is parsed into it (`parse`), the delta rules map trees to trees (`delta`), and each
+evaluator (`bag`, `duck`, `spark`) interprets it. Columns are named by position, so names that a user
+may choose freely (case, spaces, reserved words) never meet an engine's rules; the names live in
+`schema` only. Types are Spark's, written as Spark's simple strings ("decimal(18,2)"), because Spark's
+result types are the law (DESIGN 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+NUMBER = "_number"
+"""Column of every delta: the transaction a row belongs to (int64)."""
+MULTIPLICITY = "_multiplicity"
+"""Column of every delta: +k or -k copies of the row (int64)."""
+
+
+def column_name(position: int) -> str:
+    """Physical name of a delta's column: c0, c1, ..."""
+    return f"c{position}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's true name (any text) and its Spark type."""
+
+    name: str
+    type: str
+
+
+Schema = tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A captured table: `name` is "source.table"; `key` the primary key's positions, () if none."""
+
+    name: str
+    schema: Schema
+    key: tuple[int, ...] = ()
+
+
+# Scalar expressions -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Col:
+    """The value of the input's column at `position` (from 0)."""
+
+    position: int
+    type: str
+
+
+@dataclass(frozen=True)
+class Lit:
+    """A constant; `value` is None, bool, int, float, str, Decimal, date or datetime."""
+
+    value: object
+    type: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function or operator on the list in `algebra.functions`, with Spark's result type."""
+
+    function: str
+    args: tuple[Scalar, ...]
+    type: str
+
+
+Scalar = Col | Lit | Call
+
+
+# Relational expressions ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A base relation ("north.entry") or another view, all its columns in the schema's order."""
+
+    relation: str
+    schema: Schema
+
+
+@dataclass(frozen=True)
+class Select:
+    """Rows for which `condition` is true (not false, not NULL)."""
+
+    child: Tree
+    condition: Scalar
+
+    @property
+    def schema(self) -> Schema:
+        return self.child.schema
+
+
+@dataclass(frozen=True)
+class Project:
+    """One output column for each expression; duplicates stay (bags)."""
+
+    child: Tree
+    expressions: tuple[Scalar, ...]
+    schema: Schema
+
+
+@dataclass(frozen=True)
+class Join:
+    """Inner join; output is the left columns and then the right ones.
+
+    Attributes:
+        on: pairs (left position, right position) that must be equal (NULL is equal to nothing).
+        condition: what else must hold, over the output's positions; None when nothing else.
+    """
+
+    left: Tree
+    right: Tree
+    on: tuple[tuple[int, int], ...]
+    condition: Scalar | None
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema + self.right.schema
+
+
+@dataclass(frozen=True)
+class Union:
+    """UNION ALL; the children have the same types, the names are the first child's."""
+
+    children: tuple[Tree, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.children[0].schema
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """`function` is count_all, count, sum or avg; `argument` a column position (None: count_all)."""
+
+    function: str
+    argument: int | None
+    type: str
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """GROUP BY: output is the key columns in order and then one column for each aggregation.
+
+    Without keys there is exactly one row, also over an empty input.
+    """
+
+    child: Tree
+    keys: tuple[int, ...]
+    aggregations: tuple[Aggregation, ...]
+    schema: Schema
+
+
+Tree = Scan | Select | Project | Join | Union | Aggregate
+
+
+def children(tree: Tree) -> tuple[Tree, ...]:
+    """The trees directly below, left to right."""
+    match tree:
+        case Scan():
+            return ()
+        case Join():
+            return (tree.left, tree.right)
+        case Union():
+            return tree.children
+        case _:
+            return (tree.child,)
+
+
+def walk(tree: Tree) -> Iterator[Tree]:
+    """The tree itself and all below it, parents first, left to right."""
+    yield tree
+    for child in children(tree):
+        yield from walk(child)
+
+
+def relations(tree: Tree) -> tuple[str, ...]:
+    """The relations scanned, each once, in the order of their first scan."""
+    return tuple(dict.fromkeys(node.relation for node in walk(tree) if isinstance(node, Scan)))
+
+
+def columns_used(scalar: Scalar) -> frozenset[int]:
+    """The input positions a scalar reads."""
+    match scalar:
+        case Col():
+            return frozenset((scalar.position,))
+        case Lit():
+            return frozenset()
+        case Call():
+            return frozenset().union(*(columns_used(arg) for arg in scalar.args))

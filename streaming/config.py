@@ -1,0 +1,220 @@
+"""The configuration of a pipeline: one YAML file, checked whole before anything starts (DESIGN 13).
+
+`${VAR}` and `${VAR:-default}` are replaced from the environment, and any `<name>_file` beside a secret
+names a file that holds it. Unknown keys are refused with the nearest valid one. Secrets are
+`SecretStr`, so that printing a configuration never shows them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
+
+from streaming.errors import FrescoError
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")
+
+
+def _checked_name(value: str) -> str:
+    if not _NAME.match(value):
+        raise ValueError("a name is a letter and up to 62 letters, digits, '_' or '-'")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_checked_name)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Kafka(Section):
+    """Where the topics are, and how the pipeline's own topics are made."""
+
+    bootstrap: str = "localhost:9092"
+    options: dict[str, SecretStr] = Field(default_factory=dict)
+    """Kafka client properties (`security.protocol`, `sasl.jaas.config`, ...) for every client."""
+    replication: int = Field(1, ge=1)
+    retention_hours: int = Field(168, ge=1)
+    create_source_topics: bool = False
+    """Create a captured table's topic when it is missing (Debezium does at its first event)."""
+
+
+class Source(Section):
+    """One captured database."""
+
+    prefix: str | None = None
+    """Debezium's `topic.prefix`; the source's name when not given."""
+    database: Literal["postgres"] = "postgres"
+    connection: SecretStr | None = None
+    """postgresql:// URL of a reader of the catalog; schemas come from it when given."""
+    connection_file: Path | None = None
+    tables: dict[str, str]
+    """Name in views -> captured table, `schema.table`."""
+    columns: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """Per table name: column -> database type, where no connection can tell."""
+    keys: dict[str, list[str]] = Field(default_factory=dict)
+    """Per table name: primary key columns, where no connection can tell."""
+    transactions: Literal["metadata", "per-event"] = "metadata"
+    snapshot: bool = True
+    """Whether the connector takes an initial snapshot (closed by its notifications)."""
+    notifications: str | None = None
+    """Topic of Debezium's notifications; `<prefix>.notifications` when not given."""
+    full_rows: bool | None = None
+    """Asserts full row images where no connection can be asked."""
+
+    def secret(self) -> str | None:
+        """The connection URL in clear, or None."""
+        if self.connection_file is not None:
+            return self.connection_file.read_text(encoding="utf-8").strip()
+        return self.connection.get_secret_value() if self.connection else None
+
+
+class Metrics(Section):
+    host: str = "127.0.0.1"
+    port: int = Field(9464, ge=0, le=65535)
+    """0 takes a free port."""
+
+
+class Limits(Section):
+    """Sizes that bound memory and decide between the driver and Spark."""
+
+    offsets_per_batch: int = Field(400_000, ge=1)
+    driver_rows: int = Field(20_000_000, ge=0)
+    """Rows of state and delta a view may hold in the driver (DuckDB); above it, Spark."""
+    rewrite_bytes: int = Field(256 << 20, ge=0)
+    """Bytes of files a commit may rewrite by delta-rs; above it, Spark MERGE."""
+    checkpoint_batches: int = Field(50, ge=1)
+    """A view manager folds its state after so many batches with rows."""
+    global_timeout_ms: int = Field(300_000, ge=1)
+    max_unit: int = Field(1000, ge=1)
+    """Source transactions that may become one unit before they are released as local."""
+
+
+class Config(Section):
+    """A pipeline."""
+
+    pipeline: Name
+    warehouse: Path
+    views: Path
+    kafka: Kafka = Field(default_factory=Kafka)
+    sources: dict[Name, Source]
+    grouping: Literal["single", "disjoint"] = "single"
+    transactions_span: list[list[str]] = Field(default_factory=list)
+    on_span: Literal["halt", "warn"] = "halt"
+    batching: Literal["greedy", "none"] = "greedy"
+    metrics: Metrics = Field(default_factory=Metrics)
+    limits: Limits = Field(default_factory=Limits)
+    spark: dict[str, str] = Field(default_factory=dict)
+    """Spark properties, over Fresco's own."""
+
+    @model_validator(mode="after")
+    def _has_sources(self) -> Config:
+        if not self.sources:
+            raise ValueError("at least one source is needed")
+        return self
+
+    def prefix(self, source: str) -> str:
+        """Debezium's topic prefix of a source."""
+        return self.sources[source].prefix or source
+
+    def notifications(self, source: str) -> str:
+        """Debezium's notification topic of a source."""
+        return self.sources[source].notifications or f"{self.prefix(source)}.notifications"
+
+
+def load_config(path: str | Path) -> Config:
+    """Read and check a configuration file; relative paths in it are relative to its folder.
+
+    Raises:
+        FrescoError: CONFIG_MISSING, CONFIG_SYNTAX, CONFIG_VARIABLE, CONFIG_KEY or CONFIG_VALUE.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise FrescoError(
+            "CONFIG_MISSING", "there is no such configuration file", where=str(file),
+            todo="pass --config with the path of a pipeline's YAML file",
+        )
+    try:
+        raw = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise FrescoError("CONFIG_SYNTAX", f"not YAML: {error}", where=str(file),
+                          todo="mend the file") from error
+    return parse_config(raw, folder=file.resolve().parent, where=str(file))
+
+
+def parse_config(raw: Any, *, folder: Path, where: str = "configuration") -> Config:
+    """Check a configuration already read from YAML.
+
+    Raises:
+        FrescoError: CONFIG_VARIABLE, CONFIG_KEY or CONFIG_VALUE.
+    """
+    if not isinstance(raw, dict):
+        raise FrescoError("CONFIG_VALUE", "a configuration is a mapping of keys", where=where,
+                          todo="see conf/bank.yaml for an example")
+    values = _substitute(raw, where)
+    try:
+        config = Config.model_validate(values)
+    except ValidationError as error:
+        raise _explain(error, where) from error
+    resolved = {"warehouse": folder / config.warehouse, "views": folder / config.views}
+    return config.model_copy(update=resolved)
+
+
+def _substitute(value: Any, where: str) -> Any:
+    """Replace ${VAR} in every string."""
+    if isinstance(value, dict):
+        return {key: _substitute(item, f"{where}: {key}") for key, item in value.items()}
+    if isinstance(value, list):
+        return [_substitute(item, where) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def replace(match: re.Match[str]) -> str:
+        name, default = match.group(1), match.group(2)
+        found = os.environ.get(name, default)
+        if found is None:
+            raise FrescoError("CONFIG_VARIABLE", f"the environment variable {name} is not set",
+                              where=where, todo=f"export {name}=... or write ${{{name}:-default}}")
+        return found
+
+    return _VARIABLE.sub(replace, value)
+
+
+def _explain(error: ValidationError, where: str) -> FrescoError:
+    """The first mistake in the reader's words, with the nearest valid key for an unknown one."""
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        valid = _keys_at(first["loc"][:-1])
+        key = str(first["loc"][-1])
+        near = difflib.get_close_matches(key, valid, n=1)
+        advice = f"did you mean '{near[0]}'?" if near else f"valid keys: {', '.join(valid)}"
+        return FrescoError("CONFIG_KEY", f"unknown key '{key}'", where=f"{where}: {place}",
+                           todo=advice)
+    return FrescoError("CONFIG_VALUE", first["msg"], where=f"{where}: {place}",
+                       todo="see the README, \"Configuration\"")
+
+
+def _keys_at(location: tuple[int | str, ...]) -> list[str]:
+    """Valid keys of the section at a location of the configuration."""
+    sections: dict[str, type[Section]] = {
+        "kafka": Kafka, "sources": Source, "metrics": Metrics, "limits": Limits,
+    }
+    model = sections.get(str(location[0]), Config) if location else Config
+    return sorted(model.model_fields)

@@ -1,0 +1,110 @@
+"""The Painting Algorithm over runs (MVC 5.1, Algorithm 2): some view manager is only strong.
+
+PA as printed shares ApplyRows across its recursion and applies rows whose own checks are not
+finished (PAPERS 1). This is its meaning: the rows that must go together with row i are the closure of
+{i} under (a) every earlier row of a column in which the row is not black, and (b) the row named by
+`state` in each red cell; they are applied iff none of them has a white cell.
+
+The closure takes whole tops of columns, so it is one limit per column: rows down to there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from streaming.merge.vut import VUT, Row, Span, WarehouseTransaction
+
+
+def process_columns(vut: VUT, columns: Iterable[int]) -> list[WarehouseTransaction]:
+    """Paints gray what can be painted, looking at the first row of `columns` and of those it paints.
+
+    Rows are looked at from the top, so that what can go alone goes alone.
+
+    Returns:
+        the warehouse transactions in an order in which they may be applied.
+    """
+    ready: list[WarehouseTransaction] = []
+    waiting = set(columns)
+    while waiting := {x for x in waiting if vut.columns[x]}:
+        x = min(waiting, key=lambda column: vut.columns[column][0].first)
+        row = vut.columns[x][0]
+        number, whole = _seed(vut, row)
+        limits = closure(vut, row, number) if number >= row.first else None
+        if limits is None:
+            waiting.discard(x)
+            continue
+        spans = _paint_gray(vut, limits)
+        ready.append(WarehouseTransaction(spans, whole or len(spans) > 1))
+        waiting |= limits.keys()
+    return ready
+
+
+def closure(vut: VUT, row: Row, number: int) -> dict[int, int] | None:
+    """The rows that go together with `number` of `row`: per column, the number down to which.
+
+    Returns:
+        None when a cell among them is white.
+    """
+    limits = dict.fromkeys(row.shape.views, number)
+    queue = list(limits)
+    while queue:
+        x = queue.pop()
+        for above in vut.columns[x]:
+            if above.first > limits[x]:
+                break
+            last = min(above.last, limits[x])
+            if x in above.shape.busy:
+                if last > vut.painted[x]:
+                    return None
+                state = _state(vut, x, last)
+                limits[x] = max(limits[x], state)  # (b)
+                last = min(above.last, limits[x])
+                if last > vut.painted[x]:
+                    return None
+            for y in above.shape.views:  # (a)
+                if limits.get(y, -1) < last:
+                    limits[y] = last
+                    queue.append(y)
+    return limits
+
+
+def _state(vut: VUT, x: int, number: int) -> int:
+    held = vut.list_at(x, number)
+    if held is None or held.complete or held.state is None:
+        return number
+    return held.state
+
+
+def _seed(vut: VUT, row: Row) -> tuple[int, bool]:
+    """(the number to start from, whether a strong list covers it).
+
+    A row outside strong lists starts with its longest prefix without one: its numbers share every
+    condition, so they stand or fall together, but each is a transaction of its own.
+    """
+    number = row.last
+    for x in row.shape.busy:
+        number = min(number, vut.painted[x])
+        for held in vut.lists[x]:
+            if held.complete or held.last < row.first or held.first > number:
+                continue
+            if held.first <= row.first:
+                return row.first, True
+            number = min(number, held.first - 1)
+    return number, False
+
+
+def _paint_gray(vut: VUT, limits: dict[int, int]) -> tuple[Span, ...]:
+    spans = []
+    for x, limit in limits.items():
+        column = vut.columns[x]
+        while column and column[0].first <= limit:
+            row = column[0]
+            if row.last > limit:
+                spans.append(Span(row.first, limit, row.shape))
+                row.first = limit + 1
+                break
+            spans.append(Span(row.first, row.last, row.shape))
+            for y in row.shape.views:
+                vut.columns[y].remove(row)
+            row.first = row.last + 1
+    return tuple(sorted(spans, key=lambda span: span.first))

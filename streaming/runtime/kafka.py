@@ -1,0 +1,251 @@
+"""The pipeline's own topics: their names, how they are made and checked, and how messages travel.
+
+Every topic between stages has one partition, so that each producer's messages stay in order; they are
+few (about one per batch) and small. Producers may repeat a message after a crash; `Inbox` drops what it
+has seen, by (producer, sequence), and reports what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError, TopicAlreadyExistsError
+from pydantic import ValidationError
+
+from streaming.config import Config
+from streaming.errors import FrescoError
+from streaming.messages import FORMAT_VERSION, Message, decode
+from streaming.runtime.step import Outgoing
+
+MAX_MESSAGE_BYTES = 8 << 20
+
+
+class Topics:
+    """Names of a pipeline's topics (DESIGN 4)."""
+
+    def __init__(self, pipeline: str) -> None:
+        self.pipeline = pipeline
+
+    def updates(self, group: str) -> str:
+        return f"{self.pipeline}.updates.{group}"
+
+    def rel(self, group: str) -> str:
+        return f"{self.pipeline}.rel.{group}"
+
+    def actions(self, group: str) -> str:
+        return f"{self.pipeline}.actions.{group}"
+
+    def of_group(self, group: str) -> tuple[str, str, str]:
+        """All topics of one merge group."""
+        return self.updates(group), self.rel(group), self.actions(group)
+
+
+def client_options(config: Config) -> dict[str, Any]:
+    """Keyword arguments of every kafka-python client; `security.protocol` is `security_protocol`."""
+    options = {key.replace(".", "_"): value.get_secret_value()
+               for key, value in config.kafka.options.items()}
+    return {"bootstrap_servers": config.kafka.bootstrap.split(","), **options}
+
+
+def spark_options(config: Config) -> dict[str, str]:
+    """Options of Spark's Kafka source for the same cluster; small fetch waits for freshness."""
+    options = {f"kafka.{key}": value.get_secret_value()
+               for key, value in config.kafka.options.items()}
+    return {
+        "kafka.bootstrap.servers": config.kafka.bootstrap,
+        "kafka.fetch.max.wait.ms": "10",
+        "kafka.isolation.level": "read_committed",
+        "failOnDataLoss": "true",
+        **options,
+    }
+
+
+class Broker:
+    """Administration: topics made and checked before a service starts."""
+
+    def __init__(self, config: Config) -> None:
+        """Connect.
+
+        Raises:
+            FrescoError: KAFKA_UNREACHABLE.
+        """
+        self.config = config
+        try:
+            self._admin = KafkaAdminClient(**client_options(config))
+            self._consumer = KafkaConsumer(**client_options(config))
+        except KafkaError as error:
+            raise FrescoError(
+                "KAFKA_UNREACHABLE", f"no broker answers: {error}", where=config.kafka.bootstrap,
+                todo="start Kafka, or set kafka.bootstrap in the configuration",
+            ) from error
+
+    def close(self) -> None:
+        self._consumer.close()
+        self._admin.close()
+
+    def topics(self) -> set[str]:
+        """Topics that exist now."""
+        return set(self._admin.list_topics())
+
+    def create(self, names: Iterable[str], *, own: bool) -> None:
+        """Make topics that are missing: one partition; our own with stated retention."""
+        missing = sorted(set(names) - self.topics())
+        retention = str(self.config.kafka.retention_hours * 3_600_000)
+        configs = {"retention.ms": retention, "retention.bytes": "-1", "cleanup.policy": "delete",
+                   "max.message.bytes": str(MAX_MESSAGE_BYTES)} if own else {}
+        for name in missing:
+            wanted = {name: {"num_partitions": 1, "configs": configs,
+                             "replication_factor": self.config.kafka.replication}}
+            try:
+                self._admin.create_topics(wanted, wait_for_metadata=True)
+            except TopicAlreadyExistsError:
+                continue
+
+    def require_source_topics(self, names: Iterable[str]) -> None:
+        """Check that captured topics are there.
+
+        Raises:
+            FrescoError: KAFKA_TOPIC_MISSING with the command that makes them.
+        """
+        missing = sorted(set(names) - self.topics())
+        if not missing:
+            return
+        if self.config.kafka.create_source_topics:
+            self.create(missing, own=False)
+            return
+        raise FrescoError(
+            "KAFKA_TOPIC_MISSING", f"captured topics do not exist: {', '.join(missing)}",
+            where=self.config.kafka.bootstrap,
+            todo="set kafka.create_source_topics: true (a table without events has no topic yet), "
+            f"or run: kafka-topics.sh --create --partitions 1 --topic {missing[0]}",
+        )
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """Every partition of the topics."""
+        return [TopicPartition(topic, number) for topic in sorted(topics)
+                for number in sorted(self._consumer.partitions_for_topic(topic) or ())]
+
+    def starting_offsets(
+        self, topics: Iterable[str], consumed: Mapping[str, int]
+    ) -> dict[str, dict[str, int]]:
+        """Spark's `startingOffsets` after what is consumed; the earliest where nothing is.
+
+        Raises:
+            FrescoError: KAFKA_EXPIRED when a record not consumed yet has been deleted.
+        """
+        partitions = self.partitions(topics)
+        earliest = self._consumer.beginning_offsets(partitions)
+        latest = self._consumer.end_offsets(partitions)
+        starting: dict[str, dict[str, int]] = {}
+        for partition in partitions:
+            key = f"{partition.topic}:{partition.partition}"
+            following = consumed.get(key)
+            if following is not None and not earliest[partition] <= following <= latest[partition]:
+                raise FrescoError(
+                    "KAFKA_EXPIRED",
+                    f"offset {following} is needed, the topic holds {earliest[partition]} to "
+                    f"{latest[partition]}",
+                    where=key,
+                    todo="the topic was cut or made anew: restore it, or rebuild the pipeline in "
+                    "an empty warehouse; use a longer retention",
+                )
+            offset = earliest[partition] if following is None else following
+            starting.setdefault(partition.topic, {})[str(partition.partition)] = offset
+        return starting
+
+
+class Publisher:
+    """Sends a manifest's messages and waits until they are stored on all replicas."""
+
+    def __init__(self, config: Config) -> None:
+        self._pipeline = config.pipeline
+        self._producer = KafkaProducer(
+            acks="all", enable_idempotence=True, linger_ms=0,
+            max_request_size=MAX_MESSAGE_BYTES, **client_options(config),
+        )
+
+    def __call__(self, producer: str, generation: int, messages: tuple[Outgoing, ...]) -> None:
+        """Publish in order.
+
+        Raises:
+            kafka.errors.KafkaError: the broker did not take a message; the step is repeated.
+        """
+        waiting = [
+            self._producer.send(message.topic, value=message.body.encode(), partition=0,
+                                headers=headers(self._pipeline, producer, generation, message))
+            for message in messages
+        ]
+        for future in waiting:
+            future.get(timeout=60)
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+def headers(
+    pipeline: str, producer: str, generation: int, message: Outgoing
+) -> list[tuple[str, bytes]]:
+    """Kafka headers of a message (DESIGN 10)."""
+    fields = {
+        "type": message.kind, "format": FORMAT_VERSION, "pipeline": pipeline,
+        "producer": producer, "sequence": message.sequence, "generation": generation,
+        "first": message.first, "last": message.last,
+    }
+    return [(key, str(value).encode()) for key, value in fields.items()]
+
+
+class Inbox:
+    """What a stage has seen of each producer: drops repeats, refuses gaps and old generations."""
+
+    def __init__(self, seen: Mapping[str, Any] | None = None) -> None:
+        self._seen: dict[str, list[int]] = {
+            key: list(value) for key, value in (seen or {}).items()
+        }
+
+    def snapshot(self) -> dict[str, list[int]]:
+        """"topic producer" -> [generation, sequence]."""
+        return {key: list(value) for key, value in self._seen.items()}
+
+    def take(self, records: pa.Table) -> list[Message]:
+        """The new messages of records with columns topic, partition, offset, value, headers.
+
+        Raises:
+            FrescoError: KAFKA_SEQUENCE_GAP, KAFKA_MESSAGE_DAMAGED.
+        """
+        taken = []
+        columns = (records.column(name).to_pylist()
+                   for name in ("topic", "partition", "offset", "value", "headers"))
+        for topic, partition, offset, value, header_list in zip(*columns, strict=True):
+            where = f"topic {topic}, partition {partition}, offset {offset}"
+            try:
+                fields = {item["key"]: item["value"].decode() for item in header_list}
+                key = f"{topic} {fields['producer']}"
+                generation, sequence = int(fields["generation"]), int(fields["sequence"])
+            except (TypeError, KeyError, ValueError) as error:
+                raise _damaged(where, error) from error
+            last_generation, last = self._seen.get(key, [0, 0])
+            if sequence <= last or generation < last_generation:
+                continue
+            if sequence > last + 1:
+                raise FrescoError(
+                    "KAFKA_SEQUENCE_GAP",
+                    f"message {sequence} of {fields['producer']} follows {last}",
+                    where=where, todo="a message was deleted from the topic; restore it, or "
+                    "rebuild the pipeline in an empty warehouse",
+                )
+            try:
+                taken.append(decode(value))
+            except ValidationError as error:
+                raise _damaged(where, error) from error
+            self._seen[key] = [generation, sequence]
+        return taken
+
+
+def _damaged(where: str, error: Exception) -> FrescoError:
+    return FrescoError(
+        "KAFKA_MESSAGE_DAMAGED", f"not a message of format {FORMAT_VERSION}: {error}", where=where,
+        todo="something else writes to a topic of the pipeline; stop it and remove the record",
+    )

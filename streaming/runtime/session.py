@@ -1,0 +1,59 @@
+"""The Spark session of a Fresco driver: the properties that measured best, and the jars."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+
+from pyspark.sql import SparkSession
+
+from streaming.config import Config
+
+PACKAGES = (
+    "io.delta:delta-spark_4.2_2.13:4.4.0",
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+)
+"""What `spark-submit --packages` needs."""
+
+_PROPERTIES = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.driver.extraJavaOptions": "-Xss8m -XX:+UseParallelGC",
+    "spark.scheduler.mode": "FAIR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.pollingDelay": "20ms",
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.streaming.numRecentProgressUpdates": "5",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    "spark.driver.maxResultSize": "4g",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.log.level": "ERROR",
+}
+
+
+def spark_session(config: Config, *, jars: list[str] | None = None) -> SparkSession:
+    """Start (or take, under spark-submit) the session.
+
+    Args:
+        jars: local jar files; None when spark-submit or the cluster provides the packages.
+    """
+    builder = SparkSession.builder.appName(f"fresco-{config.pipeline}")
+    cores = os.cpu_count() or 2
+    defaults = {"spark.sql.shuffle.partitions": str(cores), "spark.driver.memory": "3g"}
+    if "spark.master" not in config.spark and jars is not None:
+        defaults["spark.master"] = f"local[{cores}]"
+    if jars:
+        defaults["spark.jars"] = ",".join(jars)
+        defaults["spark.driver.host"] = "127.0.0.1"
+        defaults["spark.driver.bindAddress"] = "127.0.0.1"
+    for key, value in {**_PROPERTIES, **defaults, **config.spark}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the guarantees rest on, for `doctor`."""
+    return {name: version(name) for name in ("pyspark", "delta-spark", "deltalake", "duckdb")}

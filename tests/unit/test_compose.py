@@ -1,0 +1,97 @@
+"""docker-compose.yml is the embedded stack in another form: same versions, same settings."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from streaming.embedded import compose, connect, description, kafka, postgres, register, stack
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def services() -> dict[str, Any]:
+    """The services of the file in the repository."""
+    document = yaml.safe_load((ROOT / compose.COMPOSE_FILE).read_text())
+    return dict(document["services"])
+
+
+def test_the_file_in_the_repository_is_what_the_module_renders() -> None:
+    assert (ROOT / compose.COMPOSE_FILE).read_text() == compose.render()
+
+
+def test_both_stacks_take_their_settings_from_the_same_objects() -> None:
+    assert compose.BROKER_SETTINGS is kafka.BROKER_SETTINGS is description.BROKER_SETTINGS
+    assert compose.POSTGRES_SETTINGS is postgres.POSTGRES_SETTINGS is description.POSTGRES_SETTINGS
+    assert compose.WORKER_SETTINGS is connect.WORKER_SETTINGS is description.WORKER_SETTINGS
+    assert register.connector_config is stack.connector_config is description.connector_config
+    assert register.bank_sources is stack.bank_sources is description.bank_sources
+    assert register.create_topics is stack.create_topics is kafka.create_topics
+
+
+def test_every_server_setting_reaches_its_container(services: dict[str, Any]) -> None:
+    broker = compose.environment_names("KAFKA", description.BROKER_SETTINGS)
+    assert broker.items() <= services["kafka"]["environment"].items()
+    assert broker["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
+    assert int(broker["KAFKA_MESSAGE_MAX_BYTES"]) >= 16 << 20
+    worker = compose.environment_names("CONNECT", description.WORKER_SETTINGS)
+    assert worker.items() <= services["connect"]["environment"].items()
+    command = services["postgres"]["command"]
+    for name, value in description.POSTGRES_SETTINGS.items():
+        assert f"{name}={value}" in command
+    assert "wal_level=logical" in command
+
+
+def test_images_carry_the_versions_of_the_embedded_stack(services: dict[str, Any]) -> None:
+    assert services["kafka"]["image"].endswith(f":{description.KAFKA_VERSION}")
+    assert services["connect"]["image"].endswith(f":{description.DEBEZIUM_VERSION}")
+    versions = {one.version for one in description.DEBEZIUM_SET.artifacts}
+    assert versions == {description.DEBEZIUM_VERSION}
+
+
+def test_ports_are_on_the_loopback_address_only(services: dict[str, Any]) -> None:
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    assert len(ports) >= 4
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_passwords_come_from_the_environment_without_a_default(services: dict[str, Any]) -> None:
+    text = (ROOT / compose.COMPOSE_FILE).read_text()
+    references = re.findall(r"\$\{\w*PASSWORD\w*([^}]*)\}", text)
+    assert len(references) >= 5
+    assert all(reference.startswith(":?") for reference in references)
+    settings = services["postgres"]["environment"]
+    assert settings[description.PASSWORD_VARIABLE].startswith("${")
+
+
+def test_prometheus_scrapes_the_fresco_service(services: dict[str, Any]) -> None:
+    settings = yaml.safe_load((ROOT / "conf" / "prometheus.yml").read_text())
+    (job,) = settings["scrape_configs"]
+    assert job["static_configs"][0]["targets"] == [f"fresco:{description.METRICS_PORT}"]
+    assert job["metrics_path"] == "/metrics"
+    assert any("prometheus.yml" in volume for volume in services["prometheus"]["volumes"])
+    for volume in services["prometheus"]["volumes"] + services["grafana"]["volumes"]:
+        source = volume.split(":")[0]
+        assert not source.startswith("./") or (ROOT / source).exists()
+
+
+def test_a_connector_loses_nothing_by_its_options() -> None:
+    source = description.Source("north", options=(("snapshot.mode", "no_data"),))
+    config = description.connector_config(
+        source, host="h", port=1, user="u", password="${file:f:password}"
+    )
+    assert config["provide.transaction.metadata"] == "true"
+    assert config["skipped.operations"] == "none"
+    assert config["decimal.handling.mode"] == "string"
+    assert config["tombstones.on.delete"] == "true"
+    assert config["plugin.name"] == "pgoutput"
+    assert config["topic.creation.default.partitions"] == "1"
+    assert config["notification.sink.topic.name"] == source.notification_topic
+    assert config["snapshot.mode"] == "no_data"
+    assert config["value.converter.schemas.enable"] == "false"
+    assert "public.fresco_global" in config["table.include.list"].split(",")

@@ -148,6 +148,34 @@ def sums_round(aggregate: Aggregate) -> bool:
     )
 
 
+def clustering(tree: Tree) -> dict[Tree, tuple[int, ...]]:
+    """For each leaf the columns its rows are best kept together by: joined on, else grouped on."""
+    found: dict[Tree, tuple[int, ...]] = {}
+    _cluster(tree, (), found)
+    return found
+
+
+def _cluster(tree: Tree, wanted: tuple[int, ...], found: dict[Tree, tuple[int, ...]]) -> None:
+    if is_leaf(tree):
+        found[tree] = found.get(tree) or wanted
+        return
+    match tree:
+        case Join():
+            width = len(tree.left.schema)
+            here = tuple(p for p in wanted if p < width)
+            _cluster(tree.left, tuple(a for a, _ in tree.on) or here, found)
+            there = tuple(p - width for p in wanted if p >= width)
+            _cluster(tree.right, tuple(b for _, b in tree.on) or there, found)
+        case Project():
+            below = [e.position for p in wanted if isinstance(e := tree.expressions[p], Col)]
+            _cluster(tree.child, tuple(below), found)
+        case Aggregate():
+            _cluster(tree.child, tree.keys, found)
+        case _:
+            for child in children(tree):
+                _cluster(child, wanted, found)
+
+
 def before(tree: Tree) -> Plan:
     """The tree's bag before the batch."""
     if is_leaf(tree):

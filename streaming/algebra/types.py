@@ -1,8 +1,8 @@
 """Types: Spark's are the law; here are their names elsewhere and Spark's rules for results.
 
 A type is Spark's simple string ("decimal(18,2)"). The rules are those of Spark 4 in ANSI mode (its
-default): `DecimalPrecision` and `AnsiTypeCoercion` in Spark's catalyst. `tests/spark` compares them with
-Spark's own analyzer.
+default): `DecimalPrecision` and `AnsiTypeCoercion` in Spark's catalyst. `tests/spark` compares them
+with Spark's own analyzer.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def duck_type(type_: str) -> str:
 
 
 def delta_schema(schema: Schema) -> pa.Schema:
-    """Arrow schema of a delta: number and multiplicity (int64, not null), then c0..cN by position."""
+    """Arrow schema of a delta: number, multiplicity (int64, not null), then c0..cN."""
     fields = [pa.field(NUMBER, pa.int64(), False), pa.field(MULTIPLICITY, pa.int64(), False)]
     for position, column in enumerate(schema):
         fields.append(pa.field(column_name(position), arrow_type(column.type)))
@@ -200,7 +200,7 @@ def wider_decimal(left: str, right: str) -> str:
 
 
 def common_type(left: str, right: str) -> str | None:
-    """The type Spark (ANSI) brings two operands to, None where it refuses or depends on a time zone."""
+    """The type Spark brings two operands to; None where it refuses or a time zone decides."""
     if left == right:
         return left
     if NULL in (left, right):

@@ -1,8 +1,8 @@
 """The bank of the demo: accounts and double-entry bookkeeping, the same tables in every database.
 
-Every transfer writes +amount and -amount, so the entries of all databases together sum to zero in every
-source state. A view that shows another total shows a state no source was ever in: the anomaly the papers
-begin with, made visible by one number.
+Every transfer writes +amount and -amount, so the entries of all databases together sum to zero in
+every source state. A view that shows another total shows a state no source was ever in: the anomaly
+the papers begin with, made visible by one number.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Renders docker-compose.yml: the embedded stack's parts and settings, for people with docker.
 
-`python -m streaming.embedded.compose` writes the file; a test checks that the one in the repository is
-what this module renders. Every port is bound to the loopback address, every password comes from the
-environment and has no default.
+`python -m streaming.embedded.compose` writes the file; a test checks that the one in the repository
+is what this module renders. Every port is bound to the loopback address, every password comes from
+the environment and has no default.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from streaming.embedded.description import (
     BROKER_SETTINGS,
     CONNECT_IMAGE,
     DATABASES,
+    ENVIRONMENT_PROVIDER,
     GRAFANA_IMAGE,
     KAFKA_IMAGE,
     METRICS_PORT,
@@ -35,7 +36,8 @@ COMPOSE_FILE = Path("docker-compose.yml")
 
 _HEADER = """\
 # Written by `python -m streaming.embedded.compose`; change the settings in
-# streaming/embedded/description.py. Start it with passwords of your own:
+# streaming/embedded/description.py. Start it with passwords of your own (the first becomes part of
+# a URL: letters and digits):
 #   POSTGRES_PASSWORD=... GRAFANA_PASSWORD=... docker compose up --build
 """
 _INSIDE = "kafka:19092"
@@ -64,11 +66,17 @@ def environment_names(prefix: str, settings: Mapping[str, str]) -> dict[str, str
 def render() -> str:
     """The text of docker-compose.yml."""
     services = {
-        "kafka": _kafka(), "postgres": _postgres(), "connect": _connect(),
-        "register": _register(), "fresco": _fresco(), "prometheus": _prometheus(),
+        "kafka": _kafka(),
+        "postgres": _postgres(),
+        "connect": _connect(),
+        "register": _register(),
+        "fresco": _fresco(),
+        "prometheus": _prometheus(),
         "grafana": _grafana(),
     }
-    volumes = {"kafka-data": {}, "postgres-data": {}, "warehouse": {}, "grafana-data": {}}
+    volumes: dict[str, Any] = {
+        name: {} for name in ("kafka-data", "postgres-data", "warehouse", "grafana-data")
+    }
     document = {"name": "fresco", "services": services, "volumes": volumes}
     return _HEADER + yaml.safe_dump(document, sort_keys=False, width=96)
 
@@ -81,8 +89,7 @@ def _kafka() -> dict[str, Any]:
         "controller.listener.names": "CONTROLLER",
         "listeners": "INSIDE://:19092,HOST://:9092,CONTROLLER://:9093",
         "advertised.listeners": f"INSIDE://{_INSIDE},HOST://127.0.0.1:9092",
-        "listener.security.protocol.map":
-            "INSIDE:PLAINTEXT,HOST:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,HOST:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "INSIDE",
         "log.dirs": "/var/lib/kafka/data",
     }
@@ -118,8 +125,7 @@ def _postgres() -> dict[str, Any]:
 def _connect() -> dict[str, Any]:
     providers = {
         "config.providers": "env",
-        "config.providers.env.class":
-            "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+        "config.providers.env.class": ENVIRONMENT_PROVIDER,
         "config.providers.env.param.allowlist.pattern": PASSWORD_VARIABLE,
     }
     return {
@@ -160,8 +166,7 @@ def _register() -> dict[str, Any]:
 
 def _fresco() -> dict[str, Any]:
     databases = {
-        f"FRESCO_{name.upper()}":
-            f"host=postgres port=5432 user={POSTGRES_USER} password='{_PASSWORD}' dbname={name}"
+        f"FRESCO_{name.upper()}": f"postgresql://{POSTGRES_USER}:{_PASSWORD}@postgres:5432/{name}"
         for name in DATABASES
     }
     return {
@@ -204,7 +209,10 @@ def _grafana() -> dict[str, Any]:
 
 def _check(command: str) -> dict[str, Any]:
     return {
-        "test": ["CMD-SHELL", command], "interval": "5s", "timeout": "10s", "retries": 30,
+        "test": ["CMD-SHELL", command],
+        "interval": "5s",
+        "timeout": "10s",
+        "retries": 30,
         "start_period": "20s",
     }
 

@@ -77,6 +77,10 @@ WORKER_SETTINGS: Mapping[str, str] = {
     "topic.creation.enable": "true",
 }
 
+# Who hands secrets to a connector: a file here, the environment in docker.
+FILE_PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
+ENVIRONMENT_PROVIDER = "org.apache.kafka.common.config.provider.EnvVarConfigProvider"
+
 TOPIC_SETTINGS: Mapping[str, str] = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
@@ -124,7 +128,9 @@ class Source:
     def topics(self) -> tuple[str, ...]:
         """Every topic the connector writes, each of one partition."""
         return (
-            *self.row_topics, self.transaction_topic, self.notification_topic,
+            *self.row_topics,
+            self.transaction_topic,
+            self.notification_topic,
             self.heartbeat_topic,
         )
 
@@ -206,14 +212,16 @@ class ArtifactSet:
 _SLF4J_BINDING = Artifact("org.slf4j", "slf4j-simple", "1.7.36")
 
 KAFKA_SET = ArtifactSet(
-    "kafka", "Kafka broker",
+    "kafka",
+    "Kafka broker",
     (
         Artifact("org.apache.kafka", f"kafka_{SCALA_VERSION}", KAFKA_VERSION),
         _SLF4J_BINDING,
     ),
 )
 CONNECT_SET = ArtifactSet(
-    "connect", "Kafka Connect",
+    "connect",
+    "Kafka Connect",
     (
         Artifact("org.apache.kafka", "connect-runtime", KAFKA_VERSION),
         Artifact("org.apache.kafka", "connect-json", KAFKA_VERSION),
@@ -221,12 +229,14 @@ CONNECT_SET = ArtifactSet(
     ),
 )
 DEBEZIUM_SET = ArtifactSet(
-    "debezium", "Debezium for PostgreSQL",
+    "debezium",
+    "Debezium for PostgreSQL",
     (Artifact("io.debezium", "debezium-connector-postgres", DEBEZIUM_VERSION),),
     subfolder="debezium-connector-postgres",
 )
 SPARK_SET = ArtifactSet(
-    "spark", "Delta Lake and Kafka for Spark",
+    "spark",
+    "Delta Lake and Kafka for Spark",
     (
         Artifact("io.delta", f"delta-spark_4.2_{SCALA_VERSION}", DELTA_VERSION),
         Artifact("org.apache.spark", f"spark-sql-kafka-0-10_{SCALA_VERSION}", SPARK_VERSION),

@@ -1,9 +1,10 @@
 """The Java archives of the stack, resolved from Maven by the Ivy that pyspark brings along.
 
-Each artifact set (`description.ARTIFACT_SETS`) becomes one folder in Fresco's cache. A set is resolved
-into a temporary folder and renamed when it is whole, under a file lock: a folder that exists is
-complete, and two processes that resolve at once do the work once. Ivy reads settings of Fresco's own,
-because a local Maven repository with a pom but no jar makes the default settings fail.
+Each artifact set (`description.ARTIFACT_SETS`) becomes one folder in Fresco's cache. A set is
+resolved into a temporary folder and renamed when it is whole, under a file lock: a folder that
+exists is complete, and two processes that resolve at once do the work once. Ivy reads settings of
+Fresco's own, because a local Maven repository with a pom but no jar makes the default settings
+fail.
 """
 
 from __future__ import annotations
@@ -123,10 +124,22 @@ def _run_ivy(wanted: ArtifactSet, work: Path) -> None:
     target.mkdir(parents=True)
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     command = [
-        java_command(), "-jar", str(ivy), "-settings", str(work / "settings.xml"),
-        "-cache", str(work / "cache"), "-ivy", str(work / "ivy.xml"), "-confs", "default",
-        "-types", "jar", "bundle",
-        "-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]",
+        java_command(),
+        "-jar",
+        str(ivy),
+        "-settings",
+        str(work / "settings.xml"),
+        "-cache",
+        str(work / "cache"),
+        "-ivy",
+        str(work / "ivy.xml"),
+        "-confs",
+        "default",
+        "-types",
+        "jar",
+        "bundle",
+        "-retrieve",
+        f"{target}/[artifact]-[revision](-[classifier]).[ext]",
     ]
     try:
         done = subprocess.run(
@@ -134,13 +147,17 @@ def _run_ivy(wanted: ArtifactSet, work: Path) -> None:
         )
     except subprocess.TimeoutExpired as late:
         raise FrescoError(
-            "EMBEDDED_JARS_FAILED", f"{wanted.title}: no answer in {_RESOLVE_SECONDS} s",
-            where=wanted.name, todo="check the connection to the Maven registry and run it again",
+            "EMBEDDED_JARS_FAILED",
+            f"{wanted.title}: no answer in {_RESOLVE_SECONDS} s",
+            where=wanted.name,
+            todo="check the connection to the Maven registry and run it again",
         ) from late
     if done.returncode != 0 or not any(target.glob("*.jar")):
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-25:])
         raise FrescoError(
-            "EMBEDDED_JARS_FAILED", f"{wanted.title} did not resolve:\n{tail}", where=wanted.name,
+            "EMBEDDED_JARS_FAILED",
+            f"{wanted.title} did not resolve:\n{tail}",
+            where=wanted.name,
             todo="check the connection to the Maven registry and run it again",
         )
 

@@ -1,11 +1,12 @@
 """Finds the Java that runs Spark, the embedded servers and Ivy: 17 or newer, as Spark 4.2 wants it.
 
-Run as a program it makes sure there is one: where apt may be used (root on Debian or Ubuntu) a missing
-Java is installed, elsewhere the command that installs it is said in one line.
+Run as a program it makes sure there is one: where apt may be used (root on Debian or Ubuntu) a
+missing Java is installed, elsewhere the command that installs it is said in one line.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -47,6 +48,7 @@ def java_command() -> str:
     return found
 
 
+@functools.cache
 def _feature_version(java: str) -> int:
     """The feature release (17, 21, ...) of a `java` command; 0 when it does not say."""
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)

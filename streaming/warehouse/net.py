@@ -24,11 +24,18 @@ NET_SCHEMA = pa.schema(
 comes (of the row that goes, when none comes)."""
 
 
-def net_changes(delta: pa.Table, width: int, key: Sequence[int] = ()) -> pa.Table:
+def net_changes(
+    delta: pa.Table,
+    width: int,
+    key: Sequence[int] = (),
+    connection: duckdb.DuckDBPyConnection | None = None,
+) -> pa.Table:
     """Net changes of a delta of one view with `width` columns, as `NET_SCHEMA`; no zero rows.
 
     Args:
         key: the view's key positions; () identifies a row by all its columns.
+        connection: one to take a cursor of (opening one costs 14 ms); a new one when None.
+
     Raises FrescoError WAREHOUSE_TYPE.
     """
     columns = [column_name(position) for position in range(width)]
@@ -48,10 +55,10 @@ def net_changes(delta: pa.Table, width: int, key: Sequence[int] = ()) -> pa.Tabl
     )
     identifying = [column_name(position) for position in key] or columns
     identity = id_expression([(name, kinds[name]) for name in identifying])
-    with duckdb.connect() as connection:
-        connection.register("net_rows", net_rows)
-        text = _keyed(grouped, identifying, identity) if key else _keyless(grouped, identity)
-        found = connection.sql(text).to_arrow_table()
+    text = _keyed(grouped, identifying, identity) if key else _keyless(grouped, identity)
+    with connection.cursor() if connection else duckdb.connect() as cursor:
+        cursor.register("net_rows", net_rows)
+        found = cursor.execute(text).to_arrow_table()
     return found.cast(NET_SCHEMA)
 
 

@@ -14,19 +14,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Field, Transaction
-from deltalake import Schema as DeltaSchema
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import (
+    CommitFailedError,
+    DeltaError,
+    SchemaMismatchError,
+    TableNotFoundError,
+)
+from deltalake.transaction import RemoveAction
 
 from streaming.algebra.tree import Schema
 from streaming.algebra.types import arrow_type
+from streaming.errors import FrescoError
 from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.files import Action, Place
+from streaming.warehouse.files import Action, Place, now_ms
 from streaming.warehouse.names import TRUE_NAME, physical_name, physical_names
+
+MARK = '{"fresco'
+"""How Fresco's `userMetadata` begins."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,20 @@ def changes_schema(views: Sequence[ViewTable]) -> pa.Schema:
     """Schema of the group's changelog."""
     head = [("view", pa.string()), ("number", pa.int64()), ("multiplicity", pa.int64())]
     return pa.schema([*map(_plain, head), *(struct_field(one.name, one.schema) for one in views)])
+
+
+def _lacks(have: pa.Schema, wanted: pa.Schema) -> bool:
+    """Whether a column, or a field inside a struct column, is missing or of another type."""
+    for field in wanted:
+        at = have.get_field_index(field.name)
+        if at < 0:
+            return True
+        if not pa.types.is_struct(field.type):
+            continue
+        held = {inner.name: inner.type for inner in have.field(at).type}
+        if any(held.get(inner.name) != inner.type for inner in field.type):
+            return True
+    return False
 
 
 def _plain(pair: tuple[str, pa.DataType]) -> pa.Field:
@@ -143,8 +166,8 @@ class Table:
         """`userMetadata` of the newest commit at or before this version that has Fresco's."""
         for version in range(self.version, -1, -1):
             text = commit_info(self.place, version).get("userMetadata")
-            if Epoch.from_json(text) is not None:
-                return text
+            if text is not None and text.startswith(MARK):
+                return str(text)
         return None
 
     def epoch(self) -> Epoch | None:
@@ -177,22 +200,34 @@ class Table:
         self.refresh()
 
     def add_columns(self, schema: pa.Schema, metadata: str | None) -> None:
-        """Add the struct columns and inner fields of `schema` that the table lacks.
+        """Add the columns of `schema`, and the fields inside its structs, that the table lacks.
 
         A commit without rows, just before the one that fills them; it carries the last metadata.
-        Raises Conflict.
+
+        Raises:
+            Conflict: another commit came in between.
+            FrescoError: WAREHOUSE_SCHEMA when a column of that name has another type.
         """
-        have = {field.name: field for field in self.handle.schema().fields}
-        missing = [f for f in DeltaSchema.from_arrow(schema).fields if f.name not in have]
-        if not missing:
+        have = pa.schema(self.handle.schema().to_arrow())
+        if not _lacks(have, schema):
             return
         try:
-            self.handle.alter.add_columns(
-                [Field(f.name, f.type, nullable=True, metadata=f.metadata) for f in missing],
+            write_deltalake(
+                self.handle,
+                schema.empty_table(),
+                mode="append",
+                schema_mode="merge",
                 commit_properties=commit_properties(metadata),
             )
         except CommitFailedError as error:
             raise Conflict(str(error)) from error
+        except (SchemaMismatchError, DeltaError) as error:
+            raise FrescoError(
+                "WAREHOUSE_SCHEMA",
+                f"the table has a column of that name with another type: {error}",
+                where=self.place.uri,
+                todo="give the view another name, or start a new warehouse",
+            ) from error
         self.refresh()
 
     def files(self, value: str | None = None) -> list[FileEntry]:
@@ -217,6 +252,11 @@ class FileEntry:
     rows: int | None
     low: Mapping[str, Any]
     high: Mapping[str, Any]
+
+    def removal(self, column: str, data_change: bool = True) -> RemoveAction:
+        """The action that takes this file out of the table partitioned by `column`."""
+        partition = {column: self.partition}
+        return RemoveAction(self.path, data_change, now_ms(), self.size, partition)
 
 
 def _entry(row: Mapping[str, Any], partition: str, lows: Sequence[str]) -> FileEntry:
@@ -255,8 +295,3 @@ def commit_info(place: Place, version: int) -> dict[str, Any]:
             info: dict[str, Any] = json.loads(line)["commitInfo"]
             return info
     return {}
-
-
-def evolved(view: ViewTable, schema: Schema) -> ViewTable:
-    """The same view with another schema (columns added at the end)."""
-    return replace(view, schema=schema)

@@ -1,9 +1,9 @@
 """Records real Debezium events for the tests that have no database: `debezium/*.jsonl`.
 
-Run it as `python tests/golden/record_debezium.py [bank] [bank_with_schema] [types] [types_precise]`. It
-starts the embedded stack, makes the changes listed below, and writes every record of the connectors'
-topics but heartbeats, one JSON object a line: topic, partition, offset, key, value (text or null), in
-the order of their Kafka timestamps.
+Run it as `python tests/golden/record_debezium.py [bank] [bank_with_schema] [types]
+[types_precise]`. It starts the embedded stack, makes the changes listed below, and writes every
+record of the connectors' topics but heartbeats, one JSON object a line: topic, partition, offset,
+key, value (text or null), in the order of their Kafka timestamps.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ TARGET = Path(__file__).parent / "debezium"
 ACCOUNTS = 3
 
 # Each text is one transaction; they run in this order, one after the other.
-NORTH_BEFORE_CAPTURE = (
-    "INSERT INTO entry VALUES (101, 1, -5.00), (102, 2, 5.00)",
-)
+NORTH_BEFORE_CAPTURE = ("INSERT INTO entry VALUES (101, 1, -5.00), (102, 2, 5.00)",)
 NORTH_LOCAL = (
     "INSERT INTO entry VALUES (201, 1, -12.50), (202, 2, 12.50)",
     "UPDATE account SET branch = 'Cork' WHERE id = 1",
@@ -55,8 +53,8 @@ CREATE TABLE odd (
     id int PRIMARY KEY, n_free numeric, n_wide numeric(38,10), n_money numeric(18,2),
     at_zone timestamptz, at_wall timestamp, at_milli timestamp(3), on_day date, at_time time,
     flag boolean, i2 smallint, i4 int, i8 bigint, f4 real, f8 double precision,
-    words text, limited varchar(10), padded char(4), bytes bytea, uid uuid, doc jsonb, doc_text json,
-    "Mixed Case, name" text
+    words text, limited varchar(10), padded char(4), bytes bytea, uid uuid, doc jsonb,
+    doc_text json, "Mixed Case, name" text
 );
 ALTER TABLE odd REPLICA IDENTITY FULL;
 """
@@ -64,7 +62,8 @@ TYPES_ROWS = (
     """(%d, 123.4500, 1234567890123456789012345678.0123456789, -12.30,
         '2024-02-29 12:00:00.123456+02', '2024-02-29 12:00:00.123456', '2024-02-29 12:00:00.123',
         '2024-02-29', '23:59:59.999999', true, -32768, 2147483647, 9223372036854775807, 0.1, 0.1,
-        'text ''quoted'' é 🙂', 'varying', 'ab', '\\x00ff10', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11',
+        'text ''quoted'' é 🙂', 'varying', 'ab', '\\x00ff10',
+        'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11',
         '{"b": [1, 2.50], "a": null}', '{"b":  1, "a": 2}', 'mixed')""",
     """(%d, 'NaN', 0.0000000001, 0.00,
         'infinity', 'infinity', '-infinity', 'infinity', '00:00:00',
@@ -97,7 +96,9 @@ class Recorder:
         self.records: list[dict[str, Any]] = []
         self._consumer = KafkaConsumer(bootstrap_servers=stack.bootstrap, fetch_max_wait_ms=10)
         topics = [
-            topic for source in sources for topic in source.topics
+            topic
+            for source in sources
+            for topic in source.topics
             if topic != source.heartbeat_topic
         ]
         partitions = [TopicPartition(topic, 0) for topic in topics]
@@ -128,7 +129,8 @@ class Recorder:
             for message in messages:
                 self.records.append(
                     {
-                        "topic": message.topic, "partition": message.partition,
+                        "topic": message.topic,
+                        "partition": message.partition,
                         "offset": message.offset,
                         "key": message.key.decode() if message.key else None,
                         "value": message.value.decode() if message.value else None,
@@ -150,12 +152,12 @@ class Recorder:
 def payload(text: str) -> dict[str, Any]:
     """The event itself, with or without the schema part around it."""
     value = json.loads(text)
-    return dict(value["payload"] if "payload" in value else value)
+    return dict(value.get("payload", value))
 
 
 def snapshot_done(value: dict[str, Any]) -> bool:
     """True for the notification that closes a snapshot."""
-    return value["aggregate_type"] == "Initial Snapshot" and value["type"] == "COMPLETED"
+    return bool(value["aggregate_type"] == "Initial Snapshot" and value["type"] == "COMPLETED")
 
 
 def record_bank(with_schema: bool, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -25,13 +26,20 @@ def test_the_file_in_the_repository_is_what_the_module_renders() -> None:
     assert (ROOT / compose.COMPOSE_FILE).read_text() == compose.render()
 
 
-def test_both_stacks_take_their_settings_from_the_same_objects() -> None:
-    assert compose.BROKER_SETTINGS is kafka.BROKER_SETTINGS is description.BROKER_SETTINGS
-    assert compose.POSTGRES_SETTINGS is postgres.POSTGRES_SETTINGS is description.POSTGRES_SETTINGS
-    assert compose.WORKER_SETTINGS is connect.WORKER_SETTINGS is description.WORKER_SETTINGS
-    assert register.connector_config is stack.connector_config is description.connector_config
-    assert register.bank_sources is stack.bank_sources is description.bank_sources
-    assert register.create_topics is stack.create_topics is kafka.create_topics
+@pytest.mark.parametrize(
+    ("name", "users"),
+    [
+        ("BROKER_SETTINGS", (compose, kafka)),
+        ("POSTGRES_SETTINGS", (compose, postgres)),
+        ("POSTGRES_INITDB_OPTIONS", (compose, postgres)),
+        ("WORKER_SETTINGS", (compose, connect)),
+        ("connector_config", (register, stack)),
+        ("bank_sources", (register, stack)),
+    ],
+)
+def test_both_stacks_use_the_same_object(name: str, users: tuple[ModuleType, ModuleType]) -> None:
+    described = getattr(description, name)
+    assert all(getattr(user, name) is described for user in users)
 
 
 def test_every_server_setting_reaches_its_container(services: dict[str, Any]) -> None:

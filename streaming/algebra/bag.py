@@ -1,0 +1,148 @@
+"""The bag evaluator: trees over small relations in plain Python, written to be obviously right.
+
+A bag maps a row (a tuple of values) to how often it occurs. The signed bags of the delta rules are
+the same with negative counts; select, project, join and union are linear and take them, an
+aggregate is defined over a proper bag only. It is the oracle against which the DuckDB and Spark
+evaluators are tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from streaming.algebra import exact
+from streaming.algebra.meanings import evaluate as value_of
+from streaming.algebra.meanings import normal
+from streaming.algebra.tree import (
+    Aggregate,
+    Aggregation,
+    Join,
+    Project,
+    Scan,
+    Select,
+    Tree,
+    Union,
+)
+from streaming.algebra.types import FLOATS, INTEGRALS, sum_type
+
+Row = tuple[Any, ...]
+Bag = dict[Row, int]
+
+
+def bag(rows: Iterable[Row | tuple[Row, int]], *, counted: bool = False) -> Bag:
+    """A bag of rows, or of (row, multiplicity) pairs when `counted`; what cancels is left out."""
+    result: Bag = {}
+    for item in rows:
+        row, count = item if counted else (item, 1)
+        _add(result, tuple(normal(value) for value in row), count)
+    return result
+
+
+def added(*bags: Bag) -> Bag:
+    """The sum of bags."""
+    result: Bag = {}
+    for each in bags:
+        for row, count in each.items():
+            _add(result, row, count)
+    return result
+
+
+def negated(rows: Bag) -> Bag:
+    """The bag with every multiplicity's sign changed."""
+    return {row: -count for row, count in rows.items()}
+
+
+def _add(rows: Bag, row: Row, count: int) -> None:
+    total = rows.get(row, 0) + count
+    if total:
+        rows[row] = total
+    else:
+        rows.pop(row, None)
+
+
+def evaluate(tree: Tree, relations: Mapping[str, Bag]) -> Bag:
+    """The bag that a tree stands for.
+
+    Args:
+        relations: every scanned relation's bag, rows with all its columns in the schema's order.
+
+    Raises:
+        FrescoError: VALUE_OVERFLOW, VALUE_DIVISION_BY_ZERO, VALUE_LETTERCASE.
+        ValueError: an aggregate over a bag with a negative multiplicity.
+        KeyError: a scanned relation is missing.
+    """
+    match tree:
+        case Scan():
+            return relations[tree.relation]
+        case Select():
+            rows = evaluate(tree.child, relations)
+            return {r: n for r, n in rows.items() if value_of(tree.condition, r) is True}
+        case Project():
+            result: Bag = {}
+            for row, count in evaluate(tree.child, relations).items():
+                _add(result, tuple(value_of(e, row) for e in tree.expressions), count)
+            return result
+        case Join():
+            return joined(tree, evaluate(tree.left, relations), evaluate(tree.right, relations))
+        case Union():
+            return added(*(evaluate(child, relations) for child in tree.children))
+        case Aggregate():
+            return aggregated(tree, evaluate(tree.child, relations))
+
+
+def joined(tree: Join, left: Bag, right: Bag) -> Bag:
+    """The join of two bags; multiplicities multiply."""
+    matches: dict[Row, list[tuple[Row, int]]] = {}
+    for row, count in right.items():
+        key = tuple(row[j] for _, j in tree.on)
+        if None not in key:
+            matches.setdefault(key, []).append((row, count))
+    result: Bag = {}
+    for row, count in left.items():
+        for other, times in matches.get(tuple(row[i] for i, _ in tree.on), ()):
+            both = row + other
+            if tree.condition is None or value_of(tree.condition, both) is True:
+                _add(result, both, count * times)
+    return result
+
+
+def aggregated(tree: Aggregate, rows: Bag) -> Bag:
+    """One row for each group; without keys exactly one."""
+    if any(count < 0 for count in rows.values()):
+        raise ValueError("an aggregate needs a bag without negative multiplicities")
+    groups: dict[Row, list[tuple[Row, int]]] = {} if tree.keys else {(): []}
+    for row, count in rows.items():
+        groups.setdefault(tuple(row[k] for k in tree.keys), []).append((row, count))
+    types = [column.type for column in tree.child.schema]
+    return {
+        key + tuple(aggregation(a, types, members) for a in tree.aggregations): 1
+        for key, members in groups.items()
+    }
+
+
+def aggregation(function: Aggregation, types: list[str], members: list[tuple[Row, int]]) -> Any:
+    """One aggregate over the (row, multiplicity) pairs of a group; NULL arguments do not count."""
+    position = function.argument
+    if position is None:
+        return sum(count for _, count in members)
+    values = [(row[position], count) for row, count in members if row[position] is not None]
+    total_count = sum(count for _, count in values)
+    if function.function == "count":
+        return total_count
+    if not values:
+        return None
+    type_ = types[position]
+    if type_ in FLOATS:
+        ordered = sorted(values, key=lambda pair: (pair[0] != pair[0], pair[0]))
+        total = normal(sum(value for value, count in ordered for _ in range(count)))
+        return total if function.function == "sum" else normal(total / total_count)
+    total = sum((Fraction(value) * count for value, count in values), Fraction(0))
+    if function.function == "sum":
+        return exact.to_exact(total, function.type)
+    if type_ in INTEGRALS:
+        return exact.average(int(total), total_count, function.type)
+    total_type = sum_type(type_)
+    assert total_type is not None
+    return exact.average(exact.to_exact(total, total_type), total_count, function.type)

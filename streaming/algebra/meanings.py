@@ -1,0 +1,186 @@
+"""What each function means, in Python: the bag evaluator's side of the list (`functions`).
+
+Values are None, bool, int, float, str, bytes, Decimal, date and datetime (aware for timestamp,
+naive for timestamp_ntz). NULL is None, and only the functions that say so below give anything but
+None for it.
+Floats: NaN equals itself and is greater than every other, as in Spark and DuckDB.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from streaming.algebra import exact, lettercase
+from streaming.algebra.casts import convert, single
+from streaming.algebra.tree import Call, Col, Lit, Scalar
+from streaming.algebra.types import is_decimal
+
+Value = Any
+NAN = math.nan
+"""The one NaN that rows hold, so that equal rows are one key of a dict."""
+
+
+def evaluate(scalar: Scalar, row: tuple[Value, ...]) -> Value:
+    """The scalar's value at a row.
+
+    Raises:
+        FrescoError: VALUE_OVERFLOW, VALUE_DIVISION_BY_ZERO.
+    """
+    match scalar:
+        case Col():
+            return row[scalar.position]
+        case Lit():
+            return normal(scalar.value)
+        case Call():
+            if scalar.function == "case":
+                return _case(scalar, row)
+            if scalar.function == "coalesce":
+                found = (evaluate(arg, row) for arg in scalar.args)
+                return next((value for value in found if value is not None), None)
+            values = [evaluate(arg, row) for arg in scalar.args]
+            return normal(MEANINGS[scalar.function](scalar, values))
+
+
+def normal(value: Value) -> Value:
+    """The value with its one representation: one NaN, no negative zero."""
+    if isinstance(value, float):
+        return NAN if math.isnan(value) else value + 0.0
+    return value
+
+
+def _case(call: Call, row: tuple[Value, ...]) -> Value:
+    for when, then in zip(call.args[:-1:2], call.args[1:-1:2], strict=True):
+        if evaluate(when, row) is True:
+            return evaluate(then, row)
+    return evaluate(call.args[-1], row)
+
+
+def compare(left: Value, right: Value) -> int:
+    """-1, 0 or 1; neither is None."""
+    if isinstance(left, float) or isinstance(right, float):
+        here, there = math.isnan(left), math.isnan(right)
+        if here or there:
+            return int(here) - int(there)
+    return int(left > right) - int(left < right)
+
+
+def _strict(meaning: Callable[..., Value]) -> Callable[[Call, Sequence[Value]], Value]:
+    """NULL whenever an argument is NULL."""
+    return lambda call, args: None if None in args else meaning(call, *args)
+
+
+def _comparison(holds: Callable[[int], bool]) -> Callable[[Call, Sequence[Value]], Value]:
+    return _strict(lambda call, left, right: holds(compare(left, right)))
+
+
+def _same(call: Call, args: Sequence[Value]) -> bool:
+    left, right = args
+    if left is None or right is None:
+        return left is right
+    return compare(left, right) == 0
+
+
+def _and(call: Call, args: Sequence[Value]) -> bool | None:
+    if False in args:
+        return False
+    return None if None in args else True
+
+
+def _or(call: Call, args: Sequence[Value]) -> bool | None:
+    if True in args:
+        return True
+    return None if None in args else False
+
+
+def _in(call: Call, args: Sequence[Value]) -> bool | None:
+    value, *among = args
+    if value is None:
+        return None
+    if any(item is not None and compare(value, item) == 0 for item in among):
+        return True
+    return None if None in among else False
+
+
+def _number(call: Call, value: Value) -> Value:
+    """A result brought to the call's type: exact ones rounded once, floats to their width."""
+    if call.type == "double":
+        return float(value)
+    if call.type == "float":
+        return single(float(value))
+    return exact.to_exact(value, call.type)
+
+
+def _exact(call: Call, value: Value) -> Value:
+    return Fraction(value) if is_decimal(call.type) else value
+
+
+def _arithmetic(operate: Callable[[Any, Any], Any]) -> Callable[[Call, Sequence[Value]], Value]:
+    return _strict(
+        lambda call, left, right: _number(call, operate(_exact(call, left), _exact(call, right)))
+    )
+
+
+def _divide(call: Call, left: Value, right: Value) -> Value:
+    if right == 0:
+        raise exact.division_by_zero()
+    return _number(call, _exact(call, left) / _exact(call, right))
+
+
+def _remainder(call: Call, left: Value, right: Value) -> Value:
+    """The sign is the dividend's, as in SQL (Python's % takes the divisor's)."""
+    if right == 0:
+        raise exact.division_by_zero()
+    if isinstance(left, float):
+        return math.nan if math.isinf(left) else _number(call, math.fmod(left, right))
+    rest = abs(Fraction(left)) % abs(Fraction(right))
+    return _number(call, -rest if left < 0 else rest)
+
+
+def _like(call: Call, text: str, pattern: str) -> bool:
+    wild = {"%": ".*", "_": "."}
+    expression = "".join(wild.get(char, re.escape(char)) for char in pattern)
+    return re.fullmatch(expression, text, re.DOTALL) is not None
+
+
+def _substring(call: Call, text: str, start: int, length: int | None = None) -> str:
+    first = max(start, 1) - 1
+    return text[first:] if length is None else text[first : first + length]
+
+
+def _cast(call: Call, args: Sequence[Value]) -> Value:
+    return convert(args[0], call.args[0].type, call.type)
+
+
+MEANINGS: dict[str, Callable[[Call, Sequence[Value]], Value]] = {
+    "=": _comparison(lambda order: order == 0),
+    "<": _comparison(lambda order: order < 0),
+    "<=": _comparison(lambda order: order <= 0),
+    ">": _comparison(lambda order: order > 0),
+    ">=": _comparison(lambda order: order >= 0),
+    "<=>": _same,
+    "and": _and,
+    "or": _or,
+    "not": _strict(lambda call, value: not value),
+    "isnull": lambda call, args: args[0] is None,
+    "+": _arithmetic(lambda left, right: left + right),
+    "-": _arithmetic(lambda left, right: left - right),
+    "*": _arithmetic(lambda left, right: left * right),
+    "/": _strict(_divide),
+    "%": _strict(_remainder),
+    "neg": _strict(lambda call, value: _number(call, -value)),
+    "abs": _strict(lambda call, value: _number(call, abs(value))),
+    "in": _in,
+    "like": _strict(_like),
+    "cast": _cast,
+    "concat": _strict(lambda call, *texts: "".join(texts)),
+    "upper": _strict(lambda call, text: lettercase.upper(text)),
+    "lower": _strict(lambda call, text: lettercase.lower(text)),
+    "trim": _strict(lambda call, text: text.strip(" ")),
+    "length": _strict(lambda call, text: len(text)),
+    "substring": _strict(_substring),
+}
+"""Every function of `renderings.DUCK` but case and coalesce, which stop at what they need."""

@@ -1,0 +1,306 @@
+"""A delta plan as a sequence of SQL statements: one rule, two dialects.
+
+Each step names the rows that the next ones read, so that what several terms need is computed once and
+the engine knows its size. Tables that exist beforehand, with i a leaf's and j an aggregate's index:
+
+    di  the batch's delta of a leaf       _number, _multiplicity, c0..
+    si  the leaf's bag before the batch   _multiplicity, c0..
+    tj  an aggregate's partial totals     see `totals`
+
+A join with the bag of an inner aggregate must not compute all its groups for a few keys, so the keys of
+the small side go down to the totals as a *limit*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streaming.algebra.delta import (
+    Before,
+    Changes,
+    Delta,
+    Filter,
+    Groups,
+    Map,
+    Match,
+    Plan,
+    Sum,
+    aggregates,
+    before,
+    delta,
+    has_numbers,
+    leaves,
+    sums_round,
+)
+from streaming.algebra.recompute import recomputed, recomputed_groups
+from streaming.algebra.renderings import Dialect
+from streaming.algebra.sql import scalar_sql
+from streaming.algebra.totals import (
+    Step,
+    additions,
+    key_names,
+    keys_of,
+    output,
+    running,
+    total_columns,
+)
+from streaming.algebra.tree import Aggregate, Col, Project, Scan, Select, Tree
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Only rows whose columns have a value found in a table: (column, the table's column) each.
+
+    For a join; for groups (`nulls`) rows with a NULL are kept too, as NULL is a group like any other.
+    """
+
+    table: str
+    pairs: tuple[tuple[int, int], ...]
+    nulls: bool = False
+
+    def to(self, pairs: list[tuple[int, int]]) -> Limit | None:
+        return Limit(self.table, tuple(pairs), self.nulls) if pairs else None
+
+    def tests(self, prefix: str) -> list[str]:
+        """SQL conditions on columns named by the prefix and a position."""
+        found = []
+        for mine, other in self.pairs:
+            test = f"{prefix}{mine} IN (SELECT c{other} FROM {self.table})"
+            found.append(f"({test} OR {prefix}{mine} IS NULL)" if self.nulls else test)
+        return found
+
+
+class Program:
+    """Statements for one view's plans.
+
+    Args:
+        tree: the view.
+        dialect: `duckdb` or `spark`.
+        start: the history's first number when the batch begins it, else None.
+    """
+
+    def __init__(self, tree: Tree, dialect: Dialect, start: int | None = None) -> None:
+        self.dialect = dialect
+        self.start = start
+        self.steps: list[Step] = []
+        self._tree = tree
+        self.leaves = leaves(tree)
+        self.aggregates = aggregates(tree)
+        self._tables: dict[Plan, str] = {}
+        self._made: dict[Changes, str] = {}
+
+    def plan(self, changed: frozenset[Tree]) -> Plan | None:
+        """The view's delta plan; steps that the totals of inner aggregates need are made at once.
+
+        An inner aggregate can change under a join whose other side is still empty: the view then has
+        no changes from it, its totals do.
+        """
+        initial = self.start is not None
+        for aggregate in self.aggregates:
+            inner = delta(aggregate, changed, initial)
+            if isinstance(inner, Changes) and not sums_round(aggregate):
+                self._changes(inner)
+        return delta(self._tree, changed, initial)
+
+    def table(self, plan: Plan) -> str:
+        """The name of a table with the plan's rows, made by the steps so far."""
+        if isinstance(plan, Delta):
+            return f"d{self.leaves.index(plan.leaf)}"
+        if plan not in self._tables:
+            sql = self.query(plan)
+            name = f"p{len(self._tables)}"
+            if isinstance(plan, Changes):
+                name = f"a{self.aggregates.index(plan.aggregate)}"
+            self._tables[plan] = name
+            self.steps.append(Step(name, sql))
+        return self._tables[plan]
+
+    def _changes(self, plan: Changes) -> str:
+        """Makes an aggregate's steps, once; SQL of its changed rows over them."""
+        if plan in self._made:
+            return self._made[plan]
+        j = self.aggregates.index(plan.aggregate)
+        child = None if plan.child is None else self.table(plan.child)
+        if sums_round(plan.aggregate):
+            old = None
+            if self.start is None:
+                limit = None
+                if child is not None and plan.aggregate.keys:
+                    keys = tuple((key, key) for key in plan.aggregate.keys)
+                    limit = Limit(child, keys, nulls=True)
+                old = self.query(before(plan.aggregate.child), limit)
+            made = recomputed(plan.aggregate, j, child, old, self.dialect, self.start)
+        else:
+            made = running(plan.aggregate, j, child, self.dialect, self.start)
+        self.steps.extend(made[:-1])
+        self._made[plan] = made[-1].sql
+        return made[-1].sql
+
+    def query(self, plan: Plan, limit: Limit | None = None) -> str:
+        """SQL that selects the plan's rows, at least those within the limit."""
+        match plan:
+            case Delta():
+                return f"SELECT * FROM {self.table(plan)}"
+            case Changes():
+                made = self._tables.get(plan)
+                return f"SELECT * FROM {made}" if made else self._changes(plan)
+            case Before():
+                names = ", ".join(["_multiplicity", *_columns(len(plan.leaf.schema))])
+                tests = limit.tests("s.c") if limit is not None and limit.nulls else []
+                where = f" WHERE {' AND '.join(tests)}" if tests else ""
+                return f"SELECT {names} FROM s{self.leaves.index(plan.leaf)} s{where}"
+            case Groups():
+                return self._groups(plan.aggregate, limit)
+            case Filter():
+                names = _columns(plan_width(plan.child))
+                condition = scalar_sql(plan.condition, self.dialect, [f"x.{n}" for n in names])
+                return f"SELECT * FROM ({self.query(plan.child, limit)}) x WHERE {condition}"
+            case Map():
+                return self._map(plan, limit)
+            case Sum():
+                return " UNION ALL ".join(f"({self.query(part, limit)})" for part in plan.parts)
+            case Match():
+                return self._match(plan, limit)
+
+    def _map(self, plan: Map, limit: Limit | None) -> str:
+        names = [f"x.{n}" for n in _columns(plan_width(plan.child))]
+        below = None
+        if limit is not None:
+            below = limit.to(
+                [
+                    (e.position, other)
+                    for position, other in limit.pairs
+                    if isinstance(e := plan.expressions[position], Col)
+                ]
+            )
+        marks = ["x._number"] if has_numbers(plan) else []
+        cells = [*marks, "x._multiplicity"]
+        for position, e in enumerate(plan.expressions):
+            cells.append(f"{scalar_sql(e, self.dialect, names)} AS c{position}")
+        return f"SELECT {', '.join(cells)} FROM ({self.query(plan.child, below)}) x"
+
+    def _match(self, plan: Match, limit: Limit | None) -> str:
+        left, right = self._operands(plan, limit)
+        numbered = [s for s, p in (("l", plan.left), ("r", plan.right)) if has_numbers(p)]
+        cells = []
+        if len(numbered) == 2:
+            cells.append("greatest(l._number, r._number) AS _number")
+        elif numbered:
+            cells.append(f"{numbered[0]}._number")
+        cells.append("l._multiplicity * r._multiplicity AS _multiplicity")
+        names = [f"l.{n}" for n in _columns(plan.left_width)]
+        names += [f"r.{n}" for n in _columns(plan.right_width)]
+        cells += [f"{name} AS c{position}" for position, name in enumerate(names)]
+        tests = [f"l.c{a} = r.c{b}" for a, b in plan.on]
+        if plan.condition is not None:
+            tests.append(scalar_sql(plan.condition, self.dialect, names))
+        join = f"({left}) l JOIN ({right}) r ON {' AND '.join(tests)}" if plan.on else (
+            f"({left}) l CROSS JOIN ({right}) r" + (f" WHERE {tests[0]}" if tests else "")
+        )
+        return f"SELECT {', '.join(cells)} FROM {join}"
+
+    def _operands(self, plan: Match, limit: Limit | None) -> tuple[str, str]:
+        """Both sides' SQL; a side with numbers becomes a table and limits the side without."""
+        sides = []
+        for plan_side, other, pairs, offset in (
+            (plan.left, plan.right, plan.on, 0),
+            (plan.right, plan.left, tuple((b, a) for a, b in plan.on), plan.left_width),
+        ):
+            width = plan.left_width if offset == 0 else plan.right_width
+            if has_numbers(plan_side):
+                sides.append(f"SELECT * FROM {self.table(plan_side)}")
+            elif has_numbers(other):
+                own = Limit(self.table(other), pairs) if pairs else None
+                sides.append(self.query(plan_side, own))
+            else:
+                within = None
+                if limit is not None:
+                    within = limit.to(
+                        [(p - offset, q) for p, q in limit.pairs if 0 <= p - offset < width]
+                    )
+                sides.append(self.query(plan_side, within))
+        return sides[0], sides[1]
+
+    def _groups(self, aggregate: Aggregate, limit: Limit | None) -> str:
+        """An aggregate's rows before the batch, from its totals or its child's rows."""
+        limit = limit and limit.to([p for p in limit.pairs if p[0] < len(aggregate.keys)])
+        if sums_round(aggregate):
+            below = limit and limit.to([(aggregate.keys[p], q) for p, q in limit.pairs])
+            child = self.query(before(aggregate.child), below)
+            return recomputed_groups(aggregate, child, self.dialect)
+        j = self.aggregates.index(aggregate)
+        names = key_names(aggregate)
+        keys = ", ".join(f"t.{n}" for n in names)
+        totals = [name for name, _ in total_columns(aggregate, self.dialect)]
+        sums = ", ".join(f"SUM(t.{name}) AS {name}" for name in totals)
+        tests = limit.tests("t.k") if limit is not None else []
+        where = f" WHERE {' AND '.join(tests)}" if tests else ""
+        inner = f"SELECT {keys}, {sums} FROM t{j} t{where} GROUP BY {keys}"
+        outputs = [output(a, aggregate, self.dialect, lambda n: f"o.{n}") for a in aggregate.aggregations]
+        columns = [f"o.{n}" for n in names][: len(aggregate.keys)] + outputs
+        cells = ", ".join(f"{e} AS c{i}" for i, e in enumerate(columns))
+        there = " WHERE o.n > 0" if aggregate.keys else ""
+        return f"SELECT CAST(1 AS BIGINT) AS _multiplicity, {cells} FROM ({inner}) o{there}"
+
+    def totals_of(self, j: int) -> str:
+        """SQL for an aggregate's whole totals from its child's bag, to rebuild them."""
+        aggregate = self.aggregates[j]
+        names = key_names(aggregate)
+        child = self.query(before(aggregate.child))
+        keys = [f"{e} AS {n}" for e, n in zip(keys_of(aggregate, "y"), names, strict=True)]
+        sums = additions(aggregate, self.dialect, "y")
+        grouped = f"SELECT {', '.join(keys + sums)} FROM ({child}) y"
+        if aggregate.keys:
+            return f"{grouped} GROUP BY {', '.join(keys_of(aggregate, 'y'))}"
+        filled = [f"COALESCE(z.{n}, 0) AS {n}" for n, _ in total_columns(aggregate, self.dialect)]
+        return f"SELECT z.k0, {', '.join(filled)} FROM ({grouped}) z"
+
+    def totals_added(self, j: int) -> str:
+        """SQL for the partial totals that this batch adds, once its steps have run."""
+        aggregate = self.aggregates[j]
+        names = key_names(aggregate)
+        totals = [name for name, _ in total_columns(aggregate, self.dialect)]
+        sums = ", ".join(f"SUM(g.{name}) AS {name}" for name in totals)
+        if self.dialect == "duckdb":
+            keys = ", ".join(f"k.{n}" for n in names)
+            return f"SELECT {keys}, {sums} FROM g{j} g JOIN k{j} k ON g.id = k.id GROUP BY {keys}"
+        keys = ", ".join(f"g.{n}" for n in names)
+        return f"SELECT {keys}, {sums} FROM g{j} g GROUP BY {keys}"
+
+
+def leaf_sql(leaf: Tree, source: str, dialect: Dialect, marks: tuple[str, ...]) -> str:
+    """A leaf's rows from its relation's rows; `marks` are the columns carried along."""
+    expressions = None
+    node = leaf
+    if isinstance(node, Project):
+        expressions, node = node.expressions, node.child
+    condition = None
+    if isinstance(node, Select):
+        condition, node = node.condition, node.child
+    assert isinstance(node, Scan)
+    names = [f"x.{n}" for n in _columns(len(node.schema))]
+    values = names if expressions is None else [scalar_sql(e, dialect, names) for e in expressions]
+    cells = [f"x.{m}" for m in marks] + [f"{v} AS c{i}" for i, v in enumerate(values)]
+    where = "" if condition is None else f" WHERE {scalar_sql(condition, dialect, names)}"
+    return f"SELECT {', '.join(cells)} FROM {source} x{where}"
+
+
+def plan_width(plan: Plan) -> int:
+    """How many value columns the plan's rows have."""
+    match plan:
+        case Delta() | Before():
+            return len(plan.leaf.schema)
+        case Groups() | Changes():
+            return len(plan.aggregate.schema)
+        case Filter():
+            return plan_width(plan.child)
+        case Map():
+            return len(plan.expressions)
+        case Sum():
+            return plan_width(plan.parts[0])
+        case Match():
+            return plan.left_width + plan.right_width
+
+
+def _columns(width: int) -> list[str]:
+    return [f"c{position}" for position in range(width)]

@@ -1,0 +1,164 @@
+"""SQL text of each function, for DuckDB and for Spark, from the call and its arguments' texts.
+
+Spark's text is plain: its own semantics are the law. DuckDB's says explicitly where DuckDB would
+differ: result types, division by zero (DuckDB: NULL), decimal division (DuckDB: doubles), cuts
+    towards zero, which characters TRIM removes, which escape LIKE has, and upper and lower case
+    outside ASCII. Both are written so that the text's type is the call's type.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Literal
+
+from streaming.algebra import exact
+from streaming.algebra.casts import duck_cast
+from streaming.algebra.lettercase import duck_lower, duck_upper
+from streaming.algebra.tree import Call, Lit
+from streaming.algebra.types import NULL, decimal_parts, duck_type, is_decimal
+
+Dialect = Literal["duckdb", "spark"]
+Rendering = Callable[[Call, Sequence[str]], str]
+
+
+def literal(value: Lit, dialect: Dialect) -> str:
+    """A constant with its type."""
+    type_ = duck_type(value.type) if dialect == "duckdb" else value.type.upper()
+    constant = value.value
+    if constant is None:
+        return "NULL" if value.type == NULL else f"CAST(NULL AS {type_})"
+    if isinstance(constant, bool):
+        return "TRUE" if constant else "FALSE"
+    if value.type == "string":
+        return _quoted(str(constant), dialect)
+    if isinstance(constant, Decimal):
+        return f"CAST('{constant:f}' AS {type_})"
+    if isinstance(constant, datetime.datetime):
+        zone = "+00:00" if value.type == "timestamp" else ""
+        moment = constant.replace(tzinfo=None).isoformat(" ", "microseconds")
+        return f"CAST('{moment}{zone}' AS {type_})"
+    if isinstance(constant, datetime.date):
+        return f"CAST('{constant.isoformat()}' AS {type_})"
+    return f"CAST('{constant!r}' AS {type_})"
+
+
+def _quoted(text: str, dialect: Dialect) -> str:
+    if dialect == "duckdb":
+        return "'" + text.replace("'", "''") + "'"
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+# DuckDB -------------------------------------------------------------------------------------------
+
+
+def _infix(operator: str) -> Rendering:
+    return lambda call, args: "(" + f" {operator} ".join(args) + ")"
+
+
+def _duck_infix(operator: str) -> Rendering:
+    return lambda call, args: f"CAST({args[0]} {operator} {args[1]} AS {duck_type(call.type)})"
+
+
+def _duck_divide(call: Call, args: Sequence[str]) -> str:
+    left, right = args
+    if not is_decimal(call.type):
+        divided = f"{left} / {right}"
+        fail = f"CAST({exact.duck_fail('DIVIDE_BY_ZERO')} AS DOUBLE)"
+        return f"CASE WHEN {right} = 0 THEN {fail} ELSE {divided} END"
+    parts = decimal_parts(call.type)
+    source, divisor = decimal_parts(call.args[0].type), decimal_parts(call.args[1].type)
+    assert parts and source and divisor
+    power = exact.duck_power(parts[1] - source[1] + divisor[1])
+    numerator = f"({exact.duck_unscaled(left, call.args[0].type)} * {power})"
+    denominator = exact.duck_unscaled(right, call.args[1].type)
+    sign = f"CASE WHEN ({left} < 0) = ({right} < 0) THEN 1 ELSE -1 END"
+    quotient = exact.duck_half_up(numerator, denominator, sign)
+    fail = exact.duck_fail("DIVIDE_BY_ZERO")
+    units = f"CASE WHEN {right} = 0 THEN {fail} ELSE {quotient} END"
+    return exact.duck_scaled(f"({units})", call.type)
+
+
+def _duck_remainder(call: Call, args: Sequence[str]) -> str:
+    left, right = args
+    type_ = duck_type(call.type)
+    fail = f"CAST({exact.duck_fail('REMAINDER_BY_ZERO')} AS {type_})"
+    return f"CASE WHEN {right} = 0 THEN {fail} ELSE CAST({left} % {right} AS {type_}) END"
+
+
+def _case(call: Call, args: Sequence[str]) -> str:
+    whens = " ".join(
+        f"WHEN {when} THEN {then}" for when, then in zip(args[:-1:2], args[1:-1:2], strict=True)
+    )
+    return f"CASE {whens} ELSE {args[-1]} END"
+
+
+def _in(call: Call, args: Sequence[str]) -> str:
+    return f"({args[0]} IN ({', '.join(args[1:])}))"
+
+
+def _function(name: str) -> Rendering:
+    return lambda call, args: f"{name}({', '.join(args)})"
+
+
+def _duck_length(call: Call, args: Sequence[str]) -> str:
+    return f"CAST(length({args[0]}) AS INTEGER)"
+
+
+def _substring(call: Call, args: Sequence[str]) -> str:
+    """Spark takes start 0 for 1; with literals that is settled here, for both."""
+    start = call.args[1]
+    assert isinstance(start, Lit)
+    return f"substring({', '.join((args[0], str(start.value or 1), *args[2:]))})"
+
+
+DUCK: dict[str, Rendering] = {
+    **{name: _infix(name) for name in ("=", "<", "<=", ">", ">=")},
+    "<=>": _infix("IS NOT DISTINCT FROM"),
+    "and": _infix("AND"),
+    "or": _infix("OR"),
+    "not": lambda call, args: f"(NOT {args[0]})",
+    "isnull": lambda call, args: f"({args[0]} IS NULL)",
+    "+": _duck_infix("+"),
+    "-": _duck_infix("-"),
+    "*": _duck_infix("*"),
+    "/": _duck_divide,
+    "%": _duck_remainder,
+    "neg": lambda call, args: f"CAST(-({args[0]}) AS {duck_type(call.type)})",
+    "abs": lambda call, args: f"CAST(abs({args[0]}) AS {duck_type(call.type)})",
+    "case": _case,
+    "coalesce": _function("coalesce"),
+    "in": _in,
+    "like": lambda call, args: f"({args[0]} LIKE {args[1]})",
+    "cast": lambda call, args: duck_cast(args[0], call.args[0].type, call.type),
+    "concat": _infix("||"),
+    "upper": lambda call, args: duck_upper(args[0]),
+    "lower": lambda call, args: duck_lower(args[0]),
+    "trim": lambda call, args: f"trim({args[0]}, ' ')",
+    "length": _duck_length,
+    "substring": _substring,
+}
+
+
+def _spark_cast(call: Call, args: Sequence[str]) -> str:
+    return f"CAST({args[0]} AS {call.type.upper()})"
+
+
+def _spark_typed(operator: str) -> Rendering:
+    return lambda call, args: f"CAST({args[0]} {operator} {args[1]} AS {call.type.upper()})"
+
+
+SPARK: dict[str, Rendering] = {
+    **DUCK,
+    "<=>": _infix("<=>"),
+    **{name: _spark_typed(name) for name in ("+", "-", "*", "/", "%")},
+    "neg": lambda call, args: f"(-({args[0]}))",
+    "abs": _function("abs"),
+    "cast": _spark_cast,
+    "concat": _function("concat"),
+    "upper": _function("upper"),
+    "lower": _function("lower"),
+    "trim": _function("trim"),
+    "length": _function("length"),
+}

@@ -1,0 +1,135 @@
+"""Names in a view's SQL: where they stand in the file, and what they mean.
+
+Names are compared without case, as Spark does; where that leaves several, the one written with
+exactly this case wins (`Id` beside `id`), and only then is a name ambiguous. A qualifier may be an
+alias, a table name, or source and table.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from streaming.algebra.tree import Col, Relation
+from streaming.errors import FrescoError
+
+
+@dataclass(frozen=True)
+class Text:
+    """The SQL as it stands in its file.
+
+    Attributes:
+        sql: the text, whose lines and columns are the file's.
+        origin: the file's path, "" for text that came from elsewhere.
+    """
+
+    sql: str
+    origin: str = ""
+
+    def where(self, offset: int) -> str:
+        """Line and column (both from 1) of a character."""
+        before = self.sql[:offset]
+        line, column = before.count("\n") + 1, offset - before.rfind("\n")
+        return f"{self.origin}:{line}:{column}" if self.origin else f"line {line}, column {column}"
+
+    def place(self, node: exp.Expr) -> str:
+        """Where a node begins; the nearest node above with a known place where it has none."""
+        at: exp.Expr | None = node
+        while at is not None:
+            starts = [n.meta["start"] for n in at.walk() if "start" in n.meta]
+            if starts:
+                return self.where(min(starts))
+            at = at.parent
+        return self.where(0)
+
+    def word(self, node: exp.Expr) -> str:
+        """The word a function call begins with, as written."""
+        if "start" in node.meta:
+            return self.sql[node.meta["start"] : node.meta["end"] + 1].strip("`")
+        name = node.sql_name() if isinstance(node, exp.Func) else node.key
+        return str(name).lower()
+
+    def refusal(self, code: str, what: str, node: exp.Expr, todo: str) -> FrescoError:
+        return FrescoError(code, what, where=self.place(node), todo=todo)
+
+    def placed(self, error: FrescoError, node: exp.Expr) -> FrescoError:
+        """The error with the node's place, unless it has one."""
+        if error.where:
+            return error
+        return FrescoError(error.code, error.what, where=self.place(node), todo=error.todo)
+
+
+@dataclass(frozen=True)
+class Name:
+    """A column in scope: `visible` ones answer to their bare name and are in `*`."""
+
+    qualifier: tuple[str, ...]
+    name: str | None
+    column: Col
+    visible: bool = True
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The columns that a FROM clause offers, in the order of `*`."""
+
+    names: tuple[Name, ...]
+
+    def resolve(self, parts: Sequence[str]) -> list[Name]:
+        """Every column that a (qualified) name may mean: one, none, or an ambiguity.
+
+        Args:
+            parts: qualifiers and the column's name last.
+        """
+        *qualifier, name = parts
+        found = [
+            n
+            for n in self.names
+            if (n.visible or qualifier)
+            and n.name is not None
+            and _same((n.name,), (name,))
+            and _qualifies(n.qualifier, qualifier)
+        ]
+        if len(found) > 1:
+            exact = [n for n in found if n.name == name]
+            found = exact or found
+        if len(found) > 1 and qualifier:
+            length = len(qualifier)
+            exact = [n for n in found if list(n.qualifier[-length:]) == qualifier]
+            found = exact or found
+        return found
+
+    def starred(self, qualifier: Sequence[str]) -> tuple[Name, ...]:
+        """The columns of `*` or of `t.*`."""
+        if not qualifier:
+            return tuple(n for n in self.names if n.visible)
+        return tuple(n for n in self.names if _qualifies(n.qualifier, qualifier))
+
+    def nearest(self, name: str) -> str:
+        return nearest(name, (n.name for n in self.names if n.name is not None))
+
+
+def _same(left: Sequence[str], right: Sequence[str]) -> bool:
+    return [part.lower() for part in left] == [part.lower() for part in right]
+
+
+def _qualifies(whole: Sequence[str], asked: Sequence[str]) -> bool:
+    return not asked or _same(whole[-len(asked) :], asked)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Advice that names what comes nearest; "" when nothing does."""
+    by_lower = {k.lower(): k for k in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, 3, 0.5)
+    return "did you mean " + " or ".join(by_lower[c] for c in close) + "?" if close else ""
+
+
+def lookup(name: str, known: Mapping[str, Relation]) -> Relation | None:
+    """A relation by name: the exact one, else the only one without case."""
+    if name in known:
+        return known[name]
+    found = [k for k in known if k.lower() == name.lower()]
+    return known[found[0]] if len(found) == 1 else None

@@ -1,0 +1,79 @@
+"""Tables for people: what `plan`, `status`, `sql`, `verify` and `doctor` print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from streaming.runtime.doctor import Finding
+    from streaming.runtime.plan import Pipeline
+    from streaming.runtime.status import PipelineStatus
+
+
+def plan_table(pipeline: Pipeline) -> Table:
+    """One row per view."""
+    table = Table(title=f"pipeline {pipeline.name}", title_justify="left")
+    for name in ("view", "group", "level", "mode", "key", "relations"):
+        table.add_column(name)
+    for view in pipeline.views:
+        key = "whole row" if view.key is None else ", ".join(view.schema[at].name
+                                                             for at in view.key) or "one row"
+        table.add_row(view.name, pipeline.group_of(view.name), str(view.level), view.mode, key,
+                      ", ".join(view.relations))
+    return table
+
+
+def status_table(status: PipelineStatus) -> Table:
+    """Groups first, then stages."""
+    table = Table(title=f"held by {status.holder}", title_justify="left")
+    for name in ("what", "number", "state"):
+        table.add_column(name)
+    for group in status.groups:
+        fresh = "-" if group.behind_s is None else f"{group.behind_s:.1f} s behind the sources"
+        age = "-" if group.age_s is None else f"committed {group.age_s:.0f} s ago"
+        gone = f"; suspended: {dict(group.suspended)}" if group.suspended else ""
+        table.add_row(f"group {group.group}", str(group.frontier),
+                      f"epoch {group.epoch}, {fresh}, {age}{gone}")
+    for stage in status.stages:
+        state = f"step {stage.step}, generation {stage.generation}"
+        if stage.error:
+            state = f"SUSPENDED {stage.error['code']}: {stage.error['what']}"
+        table.add_row(stage.stage, "" if stage.number is None else str(stage.number), state)
+    return table
+
+
+def rows_table(rows: pa.Table, limit: int) -> Table:
+    """A query's answer, at most `limit` rows of it."""
+    caption = f"{rows.num_rows} rows" + (f", {limit} shown" if rows.num_rows > limit else "")
+    table = Table(caption=caption, caption_justify="left")
+    for name in rows.column_names:
+        table.add_column(name)
+    for row in rows.slice(0, limit).to_pylist():
+        table.add_row(*("NULL" if value is None else str(value) for value in row.values()))
+    return table
+
+
+def findings_table(findings: Sequence[Finding]) -> Table:
+    """What `doctor` found."""
+    table = Table()
+    for name in ("check", "result", "do"):
+        table.add_column(name)
+    for finding in findings:
+        mark = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]"}.get(
+            finding.level, "[red]wrong[/]")
+        table.add_row(finding.check, f"{mark} {finding.says}", finding.todo)
+    return table
+
+
+def verdict_table(verdict: Any) -> Table:
+    """Per view and for the group: the level achieved, or a witness."""
+    table = Table(title=verdict.title, title_justify="left")
+    for name in ("view", "asked", "achieved", "checked", "witness"):
+        table.add_column(name)
+    for line in verdict.lines():
+        table.add_row(*line)
+    return table

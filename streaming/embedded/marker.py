@@ -1,0 +1,49 @@
+"""A marker in the databases: when the views are past it, they are past everything before it.
+
+The marker is a row of `fresco_global` with one part, an ordinary captured insert, so it comes through
+the logs behind every transaction that was committed before it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from streaming.errors import FrescoError
+from streaming.readers import Warehouse
+
+
+@dataclass(frozen=True)
+class Marker:
+    """One marker per database: source name -> id."""
+
+    ids: Mapping[str, str]
+
+    @staticmethod
+    def put(dsns: Mapping[str, str]) -> Marker:
+        """Insert a marker into each database."""
+        ids = {name: f"marker-{uuid.uuid4().hex}" for name in dsns}
+        for name, dsn in dsns.items():
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                connection.execute("INSERT INTO fresco_global VALUES (%s, 1)", [ids[name]])
+        return Marker(ids)
+
+    def reflected(self, path: Path) -> bool:
+        """Whether every marker is at or below the frontier of every group's newest epoch."""
+        warehouse = Warehouse(path)
+        try:
+            frontiers = [warehouse.epochs(group)[-1].frontier for group in warehouse.groups()]
+        except (FrescoError, IndexError):
+            return False
+        found = set()
+        for name, marker in self.ids.items():
+            rows = warehouse.updates(f"{name}.fresco_global")
+            for number, value in zip(rows["_number"].to_pylist(), rows["id"].to_pylist(),
+                                     strict=True):
+                if value == marker and frontiers and number <= min(frontiers):
+                    found.add(name)
+        return found == set(self.ids)

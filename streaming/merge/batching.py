@@ -1,0 +1,240 @@
+"""Submitting warehouse transactions in batches (MVC 4.3): ready rows become one BWT.
+
+A BWT names, for each list it applies from, the numbers to apply: rows of one column leave the table
+in order, so what a batch takes of a view is one interval of numbers, however many rows it covers.
+Two BWTs depend on each other when they share a view; a group's commits are sequential, so the
+dependency is recorded and not enforced here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from streaming.errors import FrescoError
+from streaming.merge.covered import Covered, RelLog, merged
+from streaming.merge.vut import (
+    UNPAINTED,
+    VUT,
+    HeldList,
+    Shape,
+    Span,
+    WarehouseTransaction,
+)
+from streaming.messages import Rows
+
+
+@dataclass(frozen=True)
+class Batching:
+    """When a batch is due and how much goes into it.
+
+    Attributes:
+        rows: at most so many transactions in a batch (rows that go together are never split); None
+            for all that are ready.
+        age_ms: a smaller batch waits so long for more.
+    """
+
+    rows: int | None = None
+    age_ms: int = 0
+
+
+GREEDY = Batching()
+"""All ready rows in one BWT."""
+NONE = Batching(rows=1)
+"""Each warehouse transaction by itself."""
+
+
+def bound(rows: int, age_ms: int) -> Batching:
+    """Batches of `rows` transactions, smaller ones only after `age_ms`.
+
+    Raises:
+        FrescoError: MERGE_BATCHING when a bound is not positive.
+    """
+    if rows < 1 or age_ms < 0:
+        raise FrescoError(
+            "MERGE_BATCHING",
+            f"a batch of at most {rows} rows and {age_ms} ms can never be made",
+            where="batching",
+            todo="give rows of 1 or more and an age of 0 or more",
+        )
+    return Batching(rows, age_ms)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Apply to `view` the rows of list `list_id` whose number lies in [first..last]."""
+
+    view: str
+    list_id: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class BatchedTransaction:
+    """BWT: what one warehouse commit applies.
+
+    Attributes:
+        sequence: from 1, without gaps, per group.
+        ranges: the numbers that become visible with this commit; disjoint, ascending.
+        parts: ordered by number, then view; empty when only the frontier moves.
+        deltas: the rows of each list that `parts` names, by list id.
+        frontier: every number up to it is reflected after this commit; -1 before number 0 is.
+        ahead: ranges above the frontier that are reflected too (rows that overtook).
+        depends_on: sequences of the latest earlier BWTs with which it shares a view.
+        suspended: (view, its last good number) for views that have left the group.
+        positions: source positions after the last REL message at or below the frontier.
+        committed_ms: newest source commit among the REL messages this commit completes; None
+            when it completes none.
+        released: global transactions released as local whose level shows from here on.
+    """
+
+    sequence: int
+    ranges: tuple[tuple[int, int], ...]
+    parts: tuple[Part, ...]
+    deltas: tuple[tuple[str, Rows], ...]
+    frontier: int
+    ahead: tuple[tuple[int, int], ...]
+    depends_on: tuple[int, ...]
+    suspended: tuple[tuple[str, int], ...]
+    positions: dict[str, str]
+    committed_ms: int | None
+    released: tuple[str, ...]
+
+    def delta(self, list_id: str) -> Rows:
+        """The rows of a list that a part names."""
+        return dict(self.deltas)[list_id]
+
+
+class Submission:
+    """The queue of ready warehouse transactions and what has been taken from it."""
+
+    def __init__(self, views: tuple[str, ...], batching: Batching) -> None:
+        self.views = views
+        self.batching = batching
+        self.ready: deque[WarehouseTransaction] = deque()
+        self.waiting = 0
+        """Transactions in `ready`."""
+        self.since_ms: int | None = None
+        self.covered = Covered()
+        self.rels = RelLog()
+        self.sequence = 0
+        self.taken = [UNPAINTED] * len(views)
+        """Per column the last number that has been in a batch."""
+        self.latest = [0] * len(views)
+        """Per column the sequence of the last batch that touched it."""
+
+    def put(self, ready: Sequence[WarehouseTransaction]) -> None:
+        """Queues them in the order given."""
+        self.ready.extend(ready)
+        self.waiting += sum(_size(transaction.spans) for transaction in ready)
+
+    def due(self, now_ms: int) -> bool:
+        """Whether a batch should be taken; remembers since when something waits."""
+        if not self.ready:
+            return False
+        rows, age_ms = self.batching.rows, self.batching.age_ms
+        if not age_ms or (rows is not None and self.waiting >= rows):
+            return True
+        if self.since_ms is None:
+            self.since_ms = now_ms
+        return now_ms - self.since_ms >= age_ms
+
+    def take(self, vut: VUT, suspended: tuple[tuple[str, int], ...]) -> BatchedTransaction:
+        """The next batch; drops the lists of which nothing is left."""
+        spans = self._take_spans()
+        reached = {shape: last for _, last, shape in spans}  # rows of one shape leave in order
+        ranges = merged([(first, last) for first, last, _ in spans])
+        parts, deltas = self._parts(vut, reached)
+        self.sequence += 1
+        self.since_ms = None
+        touched = {x for shape in reached for x in shape.views if x < len(self.views)}
+        depends_on = sorted({self.latest[x] for x in touched} - {0})
+        for x in touched:
+            self.latest[x] = self.sequence
+        for first, last in ranges:
+            self.covered.add(first, last)
+        released = self.rels.take_released(ranges[-1][1])
+        committed_ms = self.rels.close(self.covered.frontier)
+        return BatchedTransaction(
+            sequence=self.sequence,
+            ranges=tuple(ranges),
+            parts=parts,
+            deltas=deltas,
+            frontier=self.covered.frontier,
+            ahead=tuple(self.covered.ahead),
+            depends_on=tuple(depends_on),
+            suspended=suspended,
+            positions=self.rels.positions,
+            committed_ms=committed_ms,
+            released=released,
+        )
+
+    def _take_spans(self) -> list[Span]:
+        if self.batching.rows is None:
+            spans = [span for transaction in self.ready for span in transaction.spans]
+            self.ready.clear()
+            self.waiting = 0
+            return spans
+        left, spans = self.batching.rows, []
+        while self.ready and left > 0:
+            transaction = self.ready.popleft()
+            taken = transaction.spans
+            if _size(taken) > left and not transaction.together:
+                taken, rest = _split(taken, left)
+                self.ready.appendleft(WarehouseTransaction(rest, False))
+            elif _size(taken) > left and spans:
+                self.ready.appendleft(transaction)
+                break
+            spans.extend(taken)
+            self.waiting -= _size(taken)
+            left -= _size(taken)
+        return spans
+
+    def _parts(
+        self, vut: VUT, reached: dict[Shape, int]
+    ) -> tuple[tuple[Part, ...], tuple[tuple[str, Rows], ...]]:
+        """Per column one interval of numbers, cut where its lists end."""
+        limits: dict[int, int] = {}
+        for shape, last in reached.items():
+            for x in shape.busy:
+                if limits.get(x, UNPAINTED) < last:
+                    limits[x] = last
+        parts: list[Part] = []
+        deltas: dict[str, Rows] = {}
+        for x, limit in limits.items():
+            lists = vut.lists[x]
+            for held in lists:
+                if held.first > limit:
+                    break
+                if held.delta is not None and held.delta.rows:
+                    parts.append(self._part(x, held, limit))
+                    deltas[held.id] = held.delta
+            self.taken[x] = limit
+            while lists and lists[0].state is not None and lists[0].state <= limit:
+                lists.popleft()
+        parts.sort(key=lambda part: (part.last, part.view))
+        return tuple(parts), tuple(sorted(deltas.items()))
+
+    def _part(self, x: int, held: HeldList, limit: int) -> Part:
+        if not held.complete or held.state is None:
+            return Part(self.views[x], held.id, held.first, held.last)
+        first = max(held.first, self.taken[x] + 1)
+        last = held.last if held.state <= limit else limit
+        return Part(self.views[x], held.id, first, last)
+
+
+def _size(spans: Sequence[Span]) -> int:
+    return sum([last - first + 1 for first, last, _ in spans])
+
+
+def _split(spans: tuple[Span, ...], size: int) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    """The first `size` transactions, and the others."""
+    for at, (first, last, shape) in enumerate(spans):
+        if last - first + 1 > size:
+            middle = first + size
+            head = (*spans[:at], Span(first, middle - 1, shape)) if size else spans[:at]
+            return head, (Span(middle, last, shape), *spans[at + 1 :])
+        size -= last - first + 1
+    return spans, ()

@@ -1,0 +1,66 @@
+"""The VUT as the paper prints it: for tests, the console and `fresco status`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from streaming.merge.machine import MergeMachine
+
+
+class TableRow(NamedTuple):
+    """Transactions [first..last] whose cells are alike.
+
+    Attributes:
+        colours: a letter per view in the columns' order: w, r, g or b.
+        states: per view the number its list brings it to, 0 when there is no list (the paper's PA).
+        lists: WT_i, the ids of the lists received for these rows.
+    """
+
+    first: int
+    last: int
+    colours: str
+    states: tuple[int, ...]
+    lists: tuple[str, ...]
+
+
+def read_table(machine: MergeMachine) -> list[TableRow]:
+    """All rows that are not in a batch yet, ascending."""
+    columns = range(len(machine.views))
+    rows = []
+    for transaction in machine.submission.ready:
+        for first, last, shape in transaction.spans:
+            colours = "".join("g" if x in shape.views else "b" for x in columns)
+            states = tuple(machine.vut.state(x, last) if x in shape.views else 0 for x in columns)
+            rows.append(TableRow(first, last, colours, states, ()))
+    for row in machine.vut.rows():
+        for first, last in machine.vut.bands(row):
+            cells = [machine.vut.cell(x, last, row.shape) for x in columns]
+            held = [
+                machine.vut.list_at(x, last)
+                for x in row.shape.busy
+                if last <= machine.vut.painted[x]
+            ]
+            rows.append(
+                TableRow(
+                    first,
+                    last,
+                    "".join(colour for colour, _ in cells),
+                    tuple(state for _, state in cells),
+                    tuple(entry.id for entry in held if entry is not None),
+                )
+            )
+    return sorted(rows)
+
+
+def paint_table(machine: MergeMachine) -> str:
+    """One line per row: numbers, colours, lists."""
+    lines = [f"{'':>12}  " + " ".join(machine.views)]
+    for row in read_table(machine):
+        numbers = f"{row.first}" if row.first == row.last else f"{row.first}..{row.last}"
+        cells = " ".join(
+            letter.center(len(view))
+            for letter, view in zip(row.colours, machine.views, strict=True)
+        )
+        lines.append(f"{numbers:>12}  {cells}  {{{', '.join(row.lists)}}}")
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,293 @@
+"""Read a warehouse by its path alone: every view of a group at one and the same source state.
+
+    warehouse = Warehouse("/data/lake")
+    warehouse.read("balance")                        # the newest epoch
+    warehouse.read("balance", transaction=1234)      # as of a source transaction
+    warehouse.sql("SELECT sum(total) FROM balance JOIN flow USING (account)", time=noon)
+
+A read fixes one Delta version of the group's table before it reads anything, so no number of views, and
+no writer, can make it see two states (G6). Views are described by the catalog in the warehouse.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from streaming.algebra.tree import MULTIPLICITY, NUMBER, Relation, Schema
+from streaming.errors import FrescoError
+from streaming.warehouse import query, snapshot
+from streaming.warehouse.changelog import read_numbered, within
+from streaming.warehouse.described import Described, read_catalog
+from streaming.warehouse.epoch import Epoch
+from streaming.warehouse.files import Place
+from streaming.warehouse.log import all_epochs
+from streaming.warehouse.moments import number_at
+from streaming.warehouse.snapshot import State
+from streaming.warehouse.table import Table, ViewTable
+from streaming.warehouse.updates import UpdatesReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Several views at one state.
+
+    Attributes:
+        tables: view -> its rows with true names.
+        number: the state is the one after this transaction.
+        epoch: of the Delta version that was read.
+        suspended: view -> its last good number; it is read as of that number.
+    """
+
+    tables: Mapping[str, pa.Table]
+    number: int
+    epoch: Epoch
+    suspended: Mapping[str, int]
+
+
+class Warehouse:
+    """A warehouse folder; every call reads the newest log, nothing is kept open."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._place = Place.of(path)
+
+    @property
+    def _catalog(self) -> Described:
+        return read_catalog(self._place)
+
+    def views(self) -> list[str]:
+        """Names of the views, sorted."""
+        return sorted(self._catalog.views)
+
+    def spec(self, view: str) -> Mapping[str, Any]:
+        """The catalog's entry: name, group, schema, key, sql, relations, level and mode.
+
+        Raises FrescoError READ_UNKNOWN_VIEW.
+        """
+        return self._catalog.entries[self._known(view)]
+
+    def relations(self) -> list[Relation]:
+        """The captured relations, sorted by name."""
+        found = self._catalog.relations
+        return [found[name] for name in sorted(found)]
+
+    def groups(self) -> list[str]:
+        """Names of the merge groups, sorted."""
+        return sorted(set(self._catalog.groups.values()))
+
+    def epochs(self, group: str) -> list[Epoch]:
+        """The epochs the group's log still tells of, ascending. READ_NO_EPOCH before the first."""
+        table, _ = snapshot.open_group(self._place, group)
+        return [one.epoch for one in all_epochs(table.place, table.version)]
+
+    def read(
+        self,
+        view: str,
+        epoch: int | None = None,
+        transaction: int | None = None,
+        time: datetime | int | None = None,
+        expanded: bool = True,
+    ) -> pa.Table:
+        """A view's rows with its true column names, unordered.
+
+        Args:
+            epoch, transaction, time: at most one; the newest epoch when none. A time (a datetime
+                with zone, or milliseconds since 1970) means source commit time: the state after
+                the longest prefix of transactions that all committed at or before it.
+            expanded: a row of multiplicity k stands k times; otherwise once, with k in `_n`.
+        Returns:
+            The schema's metadata holds fresco.epoch, fresco.number, fresco.version, and
+            fresco.suspended_after when the view is suspended (it is read as of that number).
+        Raises:
+            FrescoError: READ_UNKNOWN_VIEW, READ_ABOVE_FRONTIER, READ_EPOCH_EXPIRED,
+                READ_NO_EPOCH, READ_NOT_RECORDED, READ_AT.
+        """
+        name = self._known(view)
+        state = self._state(self._catalog.groups[name], epoch, transaction, time)
+        return self._table(state, name, expanded)
+
+    def snapshot(
+        self,
+        views: Sequence[str],
+        epoch: int | None = None,
+        transaction: int | None = None,
+        time: datetime | int | None = None,
+    ) -> Snapshot:
+        """Several views of one group at one state.
+
+        Raises FrescoError as `read`, and READ_GROUPS when the views are in different groups.
+        """
+        names = [self._known(view) for view in views]
+        state = self._state(self._one_group(names), epoch, transaction, time)
+        tables = {name: self._table(state, name, True) for name in names}
+        gone = {name: state.epoch.suspended[name] for name in names if name in state.epoch.suspended}
+        return Snapshot(tables, state.number, state.epoch, gone)
+
+    def sql(
+        self,
+        statement: str,
+        epoch: int | None = None,
+        transaction: int | None = None,
+        time: datetime | int | None = None,
+    ) -> pa.Table:
+        """Run one SELECT (DuckDB's dialect) over the views of one group at one state.
+
+        Raises FrescoError as `snapshot`, and READ_SQL for anything but one SELECT over views.
+        """
+        used = [self._known(name) for name in query.tables(statement)]
+        if not used:
+            return query.run(statement, {})
+        found = self.snapshot(used, epoch, transaction, time)
+        return query.run(statement, found.tables)
+
+    def changes(self, view: str, after: int = -1, upto: int | None = None) -> pa.Table:
+        """A view's changes with after < number <= upto (the frontier when None), true names.
+
+        Columns `_number`, `_multiplicity`, then the view's. Raises FrescoError as `read`.
+        """
+        name = self._known(view)
+        group = self._catalog.groups[name]
+        _, newest = snapshot.open_group(self._place, group)
+        last = newest.frontier if upto is None else upto
+        if last > newest.frontier:
+            raise FrescoError(
+                "READ_ABOVE_FRONTIER",
+                f"transaction {last} is above the frontier {newest.frontier}",
+                where=name,
+                todo="wait until the frontier has reached it",
+            )
+        schema = self._catalog.views[name].schema
+        table = Table.open(self._place.below(f"{group}_changes"), "view")
+        if table is None:
+            raise snapshot.expired(self._place, "there is no changelog")
+        found = read_numbered(table, name, schema, after, last)
+        return _named(within(found, newest.covered), schema)
+
+    def updates(self, relation: str, after: int = -1, upto: int | None = None) -> pa.Table:
+        """A relation's recorded updates with after < number <= upto (all when None), true names.
+
+        Raises FrescoError READ_UNKNOWN_RELATION, READ_NO_WAREHOUSE.
+        """
+        known = self._catalog.relations
+        if relation not in known:
+            raise _unknown("READ_UNKNOWN_RELATION", "relation", relation, known)
+        reader = UpdatesReader(self._place.uri)
+        last = (1 << 62) if upto is None else upto
+        schema = known[relation].schema
+        return _named(reader.updates(relation, schema, after, last), schema)
+
+    def spark(
+        self,
+        spark: SparkSession,
+        view: str,
+        epoch: int | None = None,
+        transaction: int | None = None,
+        time: datetime | int | None = None,
+    ) -> DataFrame:
+        """A view as a Spark DataFrame with true column names. Raises FrescoError as `read`."""
+        from streaming.warehouse import spark_read
+
+        name = self._known(view)
+        state = self._state(self._catalog.groups[name], epoch, transaction, time)
+        return spark_read.frame(spark, state, self._catalog.views[name])
+
+    def register(
+        self,
+        spark: SparkSession,
+        views: Sequence[str] | None = None,
+        epoch: int | None = None,
+        transaction: int | None = None,
+        time: datetime | int | None = None,
+    ) -> int:
+        """Make temporary views of one group's views, all at one state; returns its number.
+
+        Raises FrescoError as `snapshot`.
+        """
+        from streaming.warehouse import spark_read
+
+        names = self.views() if views is None else [self._known(view) for view in views]
+        state = self._state(self._one_group(names), epoch, transaction, time)
+        for name in names:
+            frame = spark_read.frame(spark, state, self._catalog.views[name])
+            frame.createOrReplaceTempView(f"`{name}`" if not name.isidentifier() else name)
+        return state.number
+
+    def _known(self, view: str) -> str:
+        views = self._catalog.views
+        if view in views:
+            return view
+        alike = [name for name in views if name.casefold() == view.casefold()]
+        if len(alike) == 1:
+            return alike[0]
+        raise _unknown("READ_UNKNOWN_VIEW", "view", view, views)
+
+    def _one_group(self, names: Sequence[str]) -> str:
+        groups = sorted({self._catalog.groups[name] for name in names})
+        if len(groups) != 1:
+            raise FrescoError(
+                "READ_GROUPS",
+                f"the views are in {len(groups)} groups, which move independently: "
+                + ", ".join(groups),
+                where=", ".join(names),
+                todo="read one group at a time, or put the views into one group",
+            )
+        return groups[0]
+
+    def _state(
+        self,
+        group: str,
+        epoch: int | None,
+        transaction: int | None,
+        time: datetime | int | None,
+    ) -> State:
+        if sum(one is not None for one in (epoch, transaction, time)) > 1:
+            raise FrescoError("READ_AT", "give at most one of epoch, transaction and time")
+        if epoch is not None:
+            return snapshot.at_epoch(self._place, group, epoch)
+        if time is not None:
+            transaction = number_at(self._place, group, time)
+        if transaction is not None:
+            return snapshot.at_transaction(self._place, group, transaction)
+        return snapshot.at_latest(self._place, group)
+
+    def _table(self, state: State, name: str, expanded: bool) -> pa.Table:
+        view = self._catalog.views[name]
+        rows = state.rows(view)
+        copies = rows.column(MULTIPLICITY).to_numpy()
+        found = rows.drop_columns([MULTIPLICITY]).rename_columns(snapshot.names_of(view.schema))
+        if expanded and np.any(copies != 1):
+            found = found.take(pa.array(np.repeat(np.arange(len(copies)), copies)))
+        if not expanded:
+            found = found.append_column("_n", rows.column(MULTIPLICITY))
+        return found.replace_schema_metadata(_metadata(state, view))
+
+
+def _metadata(state: State, view: ViewTable) -> dict[str, str]:
+    facts = {
+        "fresco.epoch": str(state.epoch.epoch),
+        "fresco.number": str(state.number),
+        "fresco.version": str(state.table.version),
+    }
+    if view.name in state.epoch.suspended:
+        facts["fresco.suspended_after"] = str(state.epoch.suspended[view.name])
+    return facts
+
+
+def _named(delta: pa.Table, schema: Schema) -> pa.Table:
+    return delta.rename_columns([NUMBER, MULTIPLICITY, *snapshot.names_of(schema)])
+
+
+def _unknown(code: str, kind: str, name: str, known: Mapping[str, Any]) -> FrescoError:
+    close = difflib.get_close_matches(name, known, 1, 0.3) or sorted(known)[:1]
+    advice = f"did you mean {close[0]}?" if close else f"the warehouse has no {kind}s"
+    return FrescoError(code, f"there is no {kind} {name}", todo=advice)

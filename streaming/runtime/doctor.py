@@ -1,0 +1,107 @@
+"""Checks of everything a pipeline needs, each with what to do about it; changes nothing."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from streaming.config import Config, load_config
+from streaming.errors import FrescoError
+from streaming.runtime.kafka import Broker, Topics
+from streaming.runtime.plan import Pipeline, plan_pipeline
+from streaming.runtime.session import versions
+
+_KNOWN_LOSS = (
+    "Debezium up to 3.6 may lose the rest of a multi-row insert or COPY when it restarts inside it; "
+    "`fresco verify --source` finds it"
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check's result."""
+
+    check: str
+    level: Literal["ok", "warning", "wrong"]
+    says: str
+    todo: str = ""
+
+    @property
+    def bad(self) -> bool:
+        return self.level == "wrong"
+
+    def as_dict(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def examine(path: Path) -> list[Finding]:
+    """Run every check that the ones before it allow.
+
+    Raises:
+        FrescoError: the configuration itself cannot be read.
+    """
+    config = load_config(path)
+    found = [_checked("configuration", lambda: str(path)), _java(), *_libraries()]
+    pipelines: list[Pipeline] = []
+
+    def plan() -> str:
+        pipelines.append(plan_pipeline(config))
+        return f"{len(pipelines[0].views)} views over {len(pipelines[0].captured)} relations"
+
+    found.append(_checked("sources and views", plan))
+    if pipelines:
+        found.extend(_kafka(config, pipelines[0]))
+    found.append(Finding("connector versions", "warning", _KNOWN_LOSS,
+                         "run verify --source after connector restarts"))
+    found.append(Finding(
+        "connector settings", "warning", "TRUNCATE is not sent unless skipped.operations=none; "
+        "transactions need provide.transaction.metadata=true",
+        "check the connectors' configuration"))
+    return found
+
+
+def _checked(check: str, run: Callable[[], str]) -> Finding:
+    try:
+        return Finding(check, "ok", run())
+    except FrescoError as error:
+        return Finding(check, "wrong", f"{error.code}: {error.what} [{error.where}]", error.todo)
+
+
+def _java() -> Finding:
+    java = shutil.which("java")
+    if java is None:
+        return Finding("java", "wrong", "there is no java", "install Java 17 or newer")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    return Finding("java", "ok", said.stderr.splitlines()[0] if said.stderr else java)
+
+
+def _libraries() -> Iterator[Finding]:
+    yield Finding("libraries", "ok", ", ".join(f"{k} {v}" for k, v in versions().items()))
+
+
+def _kafka(config: Config, pipeline: Pipeline) -> Iterator[Finding]:
+    brokers: list[Broker] = []
+
+    def connect() -> str:
+        brokers.append(Broker(config))
+        return config.kafka.bootstrap
+
+    yield _checked("kafka", connect)
+    if not brokers:
+        return
+    topics = brokers[0].topics()
+    brokers[0].close()
+    missing = sorted(pipeline.source_topics - topics)
+    if missing and not config.kafka.create_source_topics:
+        yield Finding("captured topics", "wrong", f"missing: {', '.join(missing)}",
+                      "start the connectors, or set kafka.create_source_topics: true")
+    else:
+        yield Finding("captured topics", "ok", f"{len(pipeline.source_topics)} topics")
+    own = {name for group in pipeline.groups for name in Topics(config.pipeline).of_group(group)}
+    there = len(own & topics)
+    yield Finding("the pipeline's topics", "ok",
+                  f"{there} of {len(own)} exist; the rest is made at the first start")

@@ -1,0 +1,164 @@
+"""The stage of one view manager: numbered updates in, the view's action lists out (MVC 3.3).
+
+Each view has a query of its own, so a slow or a suspended view holds up no other. The manager's working
+state lives in the driver; its durable form is a folded checkpoint every few batches plus the relations'
+updates since, which the integrator has recorded in `_updates` before it published them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from streaming.algebra.evaluator import ViewError
+from streaming.algebra.tree import Scan, walk
+from streaming.messages import ActionList, RelRun, Rows, Suspend, Updates
+from streaming.metrics import Metrics
+from streaming.rows import locate, pack
+from streaming.runtime.kafka import Inbox
+from streaming.runtime.staging import Staging
+from streaming.runtime.step import Manifest, StepResult
+from streaming.viewmanagers.base import Codec, ViewSpec
+from streaming.viewmanagers.replica import ReplicaManager
+from streaming.warehouse.updates import UpdatesReader
+
+
+class ViewStage:
+    """Stage `view:<name>`."""
+
+    def __init__(
+        self,
+        spec: ViewSpec,
+        make_manager: Callable[[ViewSpec, Codec], ReplicaManager],
+        warehouse: Path,
+        actions_topic: str,
+        metrics: Metrics,
+        checkpoint_batches: int,
+    ) -> None:
+        self.spec = spec
+        self.name = f"view:{spec.view}"
+        self._make, self._warehouse = make_manager, warehouse
+        self._topic, self._metrics = actions_topic, metrics
+        self._checkpoint_batches = checkpoint_batches
+        self._staging = Staging(warehouse, self.name)
+        self._kept = warehouse / "_state" / self.name.replace(":", "-") / "checkpoints"
+        self._kept.mkdir(parents=True, exist_ok=True)
+        self._checkpoint: dict[str, Any] | None = None
+        self._since_checkpoint = 0
+        self._inbox = Inbox()
+        self.suspended: dict[str, str] | None = None
+        self._manager = self._new_manager()
+
+    # Step -----------------------------------------------------------------------------------------
+
+    def restore(self, snapshot: Mapping[str, Any] | None) -> None:
+        """Rebuild the manager from its checkpoint and the updates recorded since."""
+        self._inbox = Inbox(snapshot["inbox"] if snapshot else None)
+        self._checkpoint = snapshot["checkpoint"] if snapshot else None
+        self.suspended = snapshot["suspended"] if snapshot else None
+        self._since_checkpoint = 0
+        self._manager = self._new_manager()
+        if snapshot is None:
+            return
+        number = int(snapshot["control"]["number"])
+        done = int(self._checkpoint["number"]) if self._checkpoint else self.spec.start - 1
+        tail = [self._recorded(done + 1, number)] if number > done and not self.suspended else []
+        self._manager.restore(self._checkpoint, tail, lambda name: self._warehouse / name)
+
+    def run(self, records: pa.Table) -> StepResult | None:
+        """Every new message in turn; the first error of the view's data suspends it."""
+        if records.num_rows == 0:
+            return None
+        sent: list[ActionList | Suspend] = []
+        for message in self._inbox.take(records):
+            if self.suspended is not None or not isinstance(message, Updates):
+                continue
+            sent += self._handle(message)
+        if self._since_checkpoint >= self._checkpoint_batches and self.suspended is None:
+            self._checkpoint = self._fold()
+            self._since_checkpoint = 0
+        return StepResult(
+            snapshot={"inbox": self._inbox.snapshot(), "control": self._manager.snapshot(),
+                      "checkpoint": self._checkpoint, "suspended": self.suspended},
+            messages=tuple((self._topic, message) for message in sent),
+        )
+
+    def apply(self, manifest: Manifest) -> None:
+        """Nothing to commit: a view manager only answers."""
+
+    def applied(self, manifest: Manifest) -> None:
+        """Tell the metrics and remove checkpoints that no manifest refers to any more."""
+        self._metrics.view_frontier.labels(self.spec.view).set(manifest.snapshot["control"]["number"])
+        self._metrics.suspended.labels(self.spec.view).set(self.suspended is not None)
+        for message in manifest.messages:
+            if message.kind == "actions":
+                self._metrics.action_lists.labels(self.spec.view).inc()
+        if self._since_checkpoint == 0:
+            kept = set(self._checkpoint["files"]) if self._checkpoint else set()
+            for file in self._kept.iterdir():
+                if str(file.relative_to(self._warehouse)) not in kept:
+                    file.unlink(missing_ok=True)
+
+    def collect(self, passed: int) -> None:
+        """Remove staged action lists that the merge has applied."""
+        self._staging.collect(passed)
+
+    # Parts of a step ------------------------------------------------------------------------------
+
+    def _handle(self, updates: Updates) -> list[ActionList | Suspend]:
+        self._pack = partial(pack, stage=self._staging.keeper(updates.last))
+        try:
+            answer: list[ActionList | Suspend] = [self._manager.handle(updates)]
+        except ViewError as error:
+            actions, suspend = self._manager.suspend(updates, error)
+            self.suspended = suspend.error
+            answer = [*([actions] if actions else []), suspend]
+        self._manager.advance()
+        self._since_checkpoint += 1
+        for message in answer:
+            if isinstance(message, ActionList) and message.delta:
+                self._metrics.rows.labels(self.name).inc(message.delta.rows)
+        return answer
+
+    def _new_manager(self) -> ReplicaManager:
+        self._pack: Callable[[pa.Table], Rows] = partial(pack, stage=self._staging.keeper(0))
+        codec = Codec(pack=lambda table: self._pack(table),
+                      open=lambda rows: locate(rows, self._warehouse))
+        return self._make(self.spec, codec)
+
+    def _fold(self) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory(prefix="fresco-fold-") as folder:
+            return self._manager.checkpoint(Path(folder), self._keep)
+
+    def _keep(self, file: Path) -> str:
+        kept = self._kept / f"{uuid.uuid4().hex}{file.suffix}"
+        shutil.copyfile(file, kept)
+        handle = os.open(kept, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        return str(kept.relative_to(self._warehouse))
+
+    def _recorded(self, first: int, last: int) -> Updates:
+        """The updates of [first..last] from `_updates`, as one message."""
+        reader = UpdatesReader(str(self._warehouse))
+        stage = self._staging.keeper(last)
+        scans = {node.relation: node.schema for node in walk(self.spec.tree)
+                 if isinstance(node, Scan)}
+        found = {name: reader.updates(name, schema, first - 1, last)
+                 for name, schema in scans.items()}
+        return Updates(
+            group=self.spec.group, first=first, last=last,
+            runs=(RelRun(first=first, last=last, views=(self.spec.view,)),),
+            relations={name: pack(rows, stage) for name, rows in found.items() if rows.num_rows},
+            controls=tuple(reader.controls(first - 1, last)),
+        )

@@ -1,0 +1,144 @@
+"""The merge stage: REL entries and action lists in, one atomic warehouse transaction out (MVC 4, 5).
+
+The machine paints the view update table and says which rows are ready; this stage turns each batched
+warehouse transaction into one commit of the group's table. What to commit is in the manifest, rows by
+reference, so a crash between the manifest and the commit is repaired by committing again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.algebra.tree import NUMBER
+from streaming.merge.batching import BatchedTransaction
+from streaming.merge.machine import MergeMachine
+from streaming.messages import Rel, Rows
+from streaming.metrics import Metrics
+from streaming.rows import unpack
+from streaming.runtime.kafka import Inbox
+from streaming.runtime.step import Manifest, StepResult
+from streaming.warehouse.epoch import Epoch, merge_runs
+from streaming.warehouse.upkeep import Upkeep
+from streaming.warehouse.writer import GroupWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+UPKEEP_SECONDS = 0.3
+"""Time for upkeep after a commit, at most once in `UPKEEP_EVERY` seconds."""
+UPKEEP_EVERY = 5.0
+
+
+class MergeStage:
+    """Stage `merge:<group>`."""
+
+    def __init__(
+        self,
+        make_machine: Callable[[], MergeMachine],
+        writer: GroupWriter,
+        upkeep: Upkeep,
+        metrics: Metrics,
+        spark: SparkSession | None,
+        root: str,
+    ) -> None:
+        self._make = make_machine
+        self.machine = make_machine()
+        self.group = self.machine.group
+        self.name = f"merge:{self.group}"
+        self.writer, self._upkeep, self._metrics = writer, upkeep, metrics
+        self._spark, self._root = spark, root
+        self._inbox = Inbox()
+        self._tidied = time.monotonic()
+
+    def restore(self, snapshot: Mapping[str, Any] | None) -> None:
+        """A fresh machine with the manifest's state."""
+        self.machine = self._make()
+        self._inbox = Inbox(snapshot["inbox"] if snapshot else None)
+        if snapshot:
+            self.machine.restore(snapshot["machine"])
+
+    def run(self, records: pa.Table) -> StepResult | None:
+        """Paint with every new message, then take the batches that are due."""
+        if records.num_rows == 0:
+            return None
+        messages = self._inbox.take(records)
+        for message in sorted(messages, key=lambda one: not isinstance(one, Rel)):
+            self.machine.handle(message)
+        batches = []
+        while (batch := self.machine.take_batch(int(time.time() * 1000))) is not None:
+            batches.append(_describe(batch))
+        for colour, cells in self.machine.cells_by_colour().items():
+            self._metrics.vut_cells.labels(self.group, colour).set(cells)
+        snapshot = {"inbox": self._inbox.snapshot(), "machine": self.machine.snapshot()}
+        return StepResult(snapshot=snapshot, writes={"batches": batches})
+
+    def apply(self, manifest: Manifest) -> None:
+        """One commit for each batch, in order; a repeated one is skipped by its epoch."""
+        for batch in manifest.writes["batches"]:
+            started = time.perf_counter()
+            changes = self._changes(batch)
+            epoch = self._epoch(batch, manifest.generation)
+            done = self.writer.commit(changes, epoch, spark=self._spark)
+            if done.repeated:
+                continue
+            seconds = time.perf_counter() - started
+            self._metrics.commits.labels(self.group).inc()
+            self._metrics.commit_seconds.labels(self.group).observe(seconds)
+            self._metrics.frontier.labels(self.group).set(batch["frontier"])
+            self._metrics.rows.labels(self.name).inc(done.changes)
+            if batch["committed_ms"] is not None:
+                fresh = max(0.0, time.time() - batch["committed_ms"] / 1000)
+                for view in changes:
+                    self._metrics.freshness.labels(view).observe(fresh)
+
+    def applied(self, manifest: Manifest) -> None:
+        """Upkeep between commits, within its time budget."""
+        if time.monotonic() - self._tidied >= UPKEEP_EVERY:
+            self._upkeep.run(UPKEEP_SECONDS)
+            self._tidied = time.monotonic()
+
+    def _changes(self, batch: Mapping[str, Any]) -> dict[str, pa.Table]:
+        """view -> the rows this batch applies, from the lists its parts name."""
+        lists: dict[str, pa.Table] = {}
+        parts: dict[str, list[pa.Table]] = {}
+        for part in batch["parts"]:
+            delta = batch["deltas"].get(part["list"])
+            if delta is None:
+                continue
+            if part["list"] not in lists:
+                lists[part["list"]] = unpack(Rows.model_validate(delta), self._root)
+            rows = lists[part["list"]]
+            inside = pc.and_(pc.greater_equal(rows[NUMBER], part["first"]),
+                             pc.less_equal(rows[NUMBER], part["last"]))
+            parts.setdefault(part["view"], []).append(rows.filter(inside))
+        return {view: pa.concat_tables(tables) for view, tables in parts.items()}
+
+    def _epoch(self, batch: Mapping[str, Any], generation: int) -> Epoch:
+        covered = merge_runs([(0, batch["frontier"])] if batch["frontier"] >= 0 else [],
+                             map(tuple, batch["ahead"]))
+        return Epoch(
+            group=self.group, epoch=batch["sequence"],
+            added=merge_runs(map(tuple, batch["ranges"])), covered=covered,
+            frontier=batch["frontier"], committed_ms=batch["committed_ms"],
+            positions=batch["positions"], suspended=batch["suspended"], generation=generation,
+            dependencies=tuple(batch["depends_on"]), released=tuple(batch["released"]),
+            complete=self.machine.algorithm == "spa",
+        )
+
+
+def _describe(batch: BatchedTransaction) -> dict[str, Any]:
+    """A batch as JSON values, for the manifest."""
+    return {
+        "sequence": batch.sequence, "ranges": batch.ranges, "frontier": batch.frontier,
+        "ahead": batch.ahead, "depends_on": batch.depends_on,
+        "suspended": dict(batch.suspended), "positions": batch.positions,
+        "committed_ms": batch.committed_ms, "released": batch.released,
+        "parts": [{"view": part.view, "list": part.list_id, "first": part.first,
+                   "last": part.last} for part in batch.parts],
+        "deltas": {list_id: rows.model_dump(mode="json") for list_id, rows in batch.deltas},
+    }

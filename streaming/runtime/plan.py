@@ -1,0 +1,135 @@
+"""What a configuration amounts to, before anything runs: relations, views, merge groups, topics.
+
+The plan is data; the service acts on it, `fresco plan` shows it, `doctor` checks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streaming.algebra.tree import Relation
+from streaming.catalog import ViewSpec, load_views
+from streaming.config import Config, Source
+from streaming.errors import FrescoError
+from streaming.integrator.groups import merge_groups
+from streaming.sources.postgres import check_replica_identity, read_schemas
+from streaming.sources.schema import CapturedRelation, CapturedSource, captured
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A checked pipeline.
+
+    Attributes:
+        groups: merge group -> its views' names, sorted.
+    """
+
+    name: str
+    sources: tuple[CapturedSource, ...]
+    captured: tuple[CapturedRelation, ...]
+    views: tuple[ViewSpec, ...]
+    groups: Mapping[str, tuple[str, ...]]
+
+    @property
+    def relations(self) -> dict[str, Relation]:
+        """Every captured relation by name."""
+        return {one.relation.name: one.relation for one in self.captured}
+
+    @property
+    def source_topics(self) -> frozenset[str]:
+        """All topics the integrator reads."""
+        topics = {one.topic for one in self.captured}
+        for source in self.sources:
+            if source.transactions == "metadata":
+                topics.add(source.transaction_topic)
+            if source.snapshot:
+                topics.add(source.notification_topic)
+        return frozenset(topics)
+
+    def view(self, name: str) -> ViewSpec:
+        """A view by name."""
+        return next(view for view in self.views if view.name == name)
+
+    def group_of(self, view: str) -> str:
+        """The merge group of a view."""
+        return next(group for group, views in self.groups.items() if view in views)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `fresco plan --json`."""
+        return {
+            "pipeline": self.name,
+            "groups": {group: list(views) for group, views in self.groups.items()},
+            "views": [
+                {"name": view.name, "level": view.level, "mode": view.mode,
+                 "group": self.group_of(view.name), "relations": list(view.relations),
+                 "key": None if view.key is None else [view.schema[at].name for at in view.key],
+                 "columns": [[column.name, column.type] for column in view.schema]}
+                for view in self.views
+            ],
+            "relations": [
+                {"name": one.relation.name, "topic": one.topic,
+                 "columns": [[column.name, column.type] for column in one.relation.schema]}
+                for one in self.captured
+            ],
+            "topics": sorted(self.source_topics),
+        }
+
+
+def plan_pipeline(config: Config) -> Pipeline:
+    """Read the relations' schemas, parse the views and form the merge groups.
+
+    Raises:
+        FrescoError: a source that cannot be read, a relation without full row images, or whatever
+            is wrong with a view file.
+    """
+    sources, relations = [], []
+    for name, source in config.sources.items():
+        sources.append(CapturedSource(
+            name=name, prefix=config.prefix(name), snapshot=source.snapshot,
+            transactions=source.transactions,
+        ))
+        relations += _relations(config, name, source)
+    by_name = {one.relation.name: one.relation for one in relations}
+    views = load_views(config.views, by_name)
+    supported = {"replica"}
+    for view in views:
+        if view.mode not in supported:
+            raise FrescoError(
+                "VIEW_MODE_UNSUPPORTED", f"mode '{view.mode}' is not built yet", where=view.name,
+                todo="use USING replica, which gives COMPLETE consistency",
+            )
+    groups = merge_groups(
+        {view.name: frozenset(view.relations) for view in views}, pipeline=config.pipeline,
+        grouping=config.grouping, spans=config.transactions_span,
+    )
+    return Pipeline(config.pipeline, tuple(sources), tuple(relations), tuple(views), groups)
+
+
+def _relations(config: Config, name: str, source: Source) -> list[CapturedRelation]:
+    """A source's relations: from the database's catalog, else from the configuration."""
+    connection = source.secret()
+    if connection is not None:
+        found = read_schemas(connection, name, config.prefix(name), source.tables)
+        check_replica_identity(connection, source.tables)
+        return found
+    if source.full_rows is not True:
+        raise FrescoError(
+            "SOURCE_REPLICA_IDENTITY",
+            "without a connection nobody can see that events carry full rows",
+            where=f"sources.{name}",
+            todo="give a connection, or run ALTER TABLE ... REPLICA IDENTITY FULL on each table "
+            "and set full_rows: true",
+        )
+    missing = sorted(set(source.tables) - set(source.columns))
+    if missing:
+        raise FrescoError(
+            "SOURCE_NO_SCHEMA", f"the columns of {', '.join(missing)} are not known",
+            where=f"sources.{name}", todo="give a connection, or list the columns under columns:",
+        )
+    return [
+        captured(f"{name}.{table}", f"{config.prefix(name)}.{place}",
+                 list(source.columns[table].items()), key=source.keys.get(table, []))
+        for table, place in source.tables.items()
+    ]

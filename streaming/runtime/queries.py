@@ -1,0 +1,84 @@
+"""One Spark Structured Streaming query per stage: reads the stage's topics, runs its stepper.
+
+The query starts at the offsets of the stage's last manifest, with a Spark checkpoint of its own that
+lives no longer than the query: the chain of manifests is the truth (`step`), so nothing is lost with it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from streaming.config import Config
+from streaming.runtime.kafka import Broker, spark_options
+from streaming.runtime.step import Stepper
+
+_COLUMNS = ("topic", "partition", "offset", "key", "value")
+
+
+@dataclass
+class StageQuery:
+    """A running stage."""
+
+    name: str
+    stepper: Stepper
+    query: StreamingQuery
+    checkpoint: str
+
+    def stop(self) -> None:
+        """Stop the query (the batch under way ends first) and drop its checkpoint."""
+        self.query.stop()
+        shutil.rmtree(self.checkpoint, ignore_errors=True)
+
+
+def start_query(
+    spark: SparkSession,
+    config: Config,
+    broker: Broker,
+    stepper: Stepper,
+    topics: Sequence[str],
+    failed: Callable[[str, BaseException], None],
+    *,
+    headers: bool,
+) -> StageQuery:
+    """Start a stage's query after what its manifests have consumed.
+
+    Args:
+        failed: told the stage's name and the error when a step raises.
+        headers: whether the topics are the pipeline's own (messages with headers).
+    """
+    name = stepper.stage.name
+    columns = (*_COLUMNS, "headers") if headers else _COLUMNS
+    stream = (
+        spark.readStream.format("kafka")
+        .options(**spark_options(config))
+        .option("subscribe", ",".join(topics))
+        .option("startingOffsets", json.dumps(broker.starting_offsets(topics, stepper.offsets)))
+        .option("maxOffsetsPerTrigger", str(config.limits.offsets_per_batch))
+        .option("includeHeaders", str(headers).lower())
+        .load()
+        .select(*columns)
+    )
+
+    def step(batch: DataFrame, _: int) -> None:
+        try:
+            stepper.batch(batch.toArrow())
+        except BaseException as error:
+            failed(name, error)
+            raise
+
+    checkpoint = tempfile.mkdtemp(prefix="fresco-checkpoint-")
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+    query = (
+        stream.writeStream.foreachBatch(step)
+        .queryName(name)
+        .option("checkpointLocation", checkpoint)
+        .start()
+    )
+    return StageQuery(name, stepper, query, checkpoint)

@@ -1,0 +1,207 @@
+"""The service: every stage of a pipeline in one driver, watched until it is told to stop.
+
+Start order: fence (the next generation), relations and their checks, views against the catalog, topics,
+then the stages, whose steppers repeat what a crash may have left half applied. A stage that fails for a
+reason of its surroundings is started again from its last manifest; an error with a code, which a person
+must see to, stops the service.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from streaming.config import Config
+from streaming.errors import FrescoError
+from streaming.metrics import Metrics, MetricsServer
+from streaming.runtime.kafka import Broker, Publisher, Topics
+from streaming.runtime.plan import Pipeline, plan_pipeline
+from streaming.runtime.queries import StageQuery, start_query
+from streaming.runtime.session import spark_session
+from streaming.runtime.stages import Stages, build_stages
+from streaming.runtime.step import Fence, ManifestStore, Stage, Stepper
+
+log = logging.getLogger("fresco")
+
+TICK_SECONDS = 1.0
+MAX_RESTARTS = 5
+RESTART_WINDOW_SECONDS = 600.0
+
+
+@dataclass
+class Running:
+    """A stage, its query and when it failed lately."""
+
+    stage: Stage
+    topics: tuple[str, ...]
+    headers: bool
+    query: StageQuery
+    failures: list[float] = field(default_factory=list)
+
+
+class Service:
+    """A pipeline's stages in this process.
+
+    Args:
+        config: the pipeline.
+        jars: local jar files for Spark; None under spark-submit.
+    """
+
+    def __init__(self, config: Config, *, jars: list[str] | None = None) -> None:
+        self.config = config
+        self.metrics = Metrics()
+        self._jars = jars
+        self._stopping = threading.Event()
+        self._error: FrescoError | None = None
+        self._failed: dict[str, BaseException] = {}
+        self._running: dict[str, Running] = {}
+        self._closers: list[Callable[[], object]] = []
+        self.metrics_port: int | None = None
+
+    # Life -----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start everything; returns when all queries run.
+
+        Raises:
+            FrescoError: whatever must be put right first; nothing keeps running.
+        """
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def run(self) -> None:
+        """Start, then watch until `stop` is called from another thread or a signal handler.
+
+        Raises:
+            FrescoError: the service cannot go on; every stage has been stopped.
+        """
+        self.start()
+        try:
+            while not self._stopping.wait(TICK_SECONDS):
+                self._tick()
+                if self._error is not None:
+                    raise self._error
+        finally:
+            self.stop()
+
+    def request_stop(self) -> None:
+        """Let `run` return after the batches under way; safe in a signal handler."""
+        self._stopping.set()
+
+    def stop(self) -> None:
+        """Stop the queries, then everything they use; may be called twice."""
+        self._stopping.set()
+        for running in self._running.values():
+            running.query.stop()
+        self._running.clear()
+        while self._closers:
+            self._closers.pop()()
+
+    # Start ----------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        config = self.config
+        config.warehouse.mkdir(parents=True, exist_ok=True)
+        pipeline = plan_pipeline(config)
+        self._serve_metrics()
+        self.fence = Fence(config.warehouse / "_state" / "generations", _owner())
+        log.info("generation %d of pipeline %s", self.fence.generation, config.pipeline)
+        self._broker = Broker(config)
+        self._closers.append(self._broker.close)
+        topics = Topics(config.pipeline)
+        self._broker.require_source_topics(pipeline.source_topics)
+        for group in pipeline.groups:
+            self._broker.create(topics.of_group(group), own=True)
+        self._spark = spark_session(config, jars=self._jars)
+        self._closers.append(self._spark.stop)
+        self._publisher = Publisher(config)
+        self._closers.append(self._publisher.close)
+        self._stages = build_stages(config, pipeline, topics, self.metrics, self._spark)
+        self._closers.append(self._stages.close)
+        self._start_stages(pipeline, topics)
+
+    def _start_stages(self, pipeline: Pipeline, topics: Topics) -> None:
+        """Consumers first, so that nothing waits for them."""
+        for group, stage in self._stages.merges.items():
+            self._run_stage(stage, (topics.rel(group), topics.actions(group)), True)
+        for view in self._stages.views:
+            self._run_stage(view, (topics.updates(view.spec.group),), True)
+        self._run_stage(self._stages.integrator, tuple(sorted(pipeline.source_topics)), False)
+
+    def _run_stage(self, stage: Stage, topics: tuple[str, ...], headers: bool) -> None:
+        query = self._query(stage, topics, headers)
+        self._running[stage.name] = Running(stage, topics, headers, query)
+        log.info("stage %s runs", stage.name)
+
+    def _query(self, stage: Stage, topics: tuple[str, ...], headers: bool) -> StageQuery:
+        folder = self.config.warehouse / "_state" / stage.name.replace(":", "-") / "manifests"
+        stepper = Stepper(stage, ManifestStore(folder), self.fence, self._publisher)
+        return start_query(self._spark, self.config, self._broker, stepper, topics,
+                           self._note_failure, headers=headers)
+
+    def _serve_metrics(self) -> None:
+        server: MetricsServer = self.metrics.serve(self.config.metrics.host,
+                                                   self.config.metrics.port)
+        self.metrics_port = server.port
+        self._closers.append(server.close)
+        log.info("metrics on http://%s:%d/metrics", self.config.metrics.host, server.port)
+
+    # Watch ----------------------------------------------------------------------------------------
+
+    def _note_failure(self, name: str, error: BaseException) -> None:
+        self._failed[name] = error
+
+    def _tick(self) -> None:
+        """Restart what has failed, let timeouts pass, remove what nobody needs any more."""
+        for name, running in list(self._running.items()):
+            if not running.query.query.isActive:
+                self._revive(name, running)
+        if self._error is None and "integrator" in self._running:
+            try:
+                self._running["integrator"].query.stepper.batch(_NOTHING)
+            except FrescoError as error:
+                self._error = error
+                return
+            self._stages.collect()
+
+    def _revive(self, name: str, running: Running) -> None:
+        """Start a failed stage again, unless the error is for a person or it fails too often."""
+        error = self._failed.pop(name, None) or running.query.query.exception()
+        running.query.stop()
+        if isinstance(error, FrescoError):
+            self._error = error
+            return
+        now = time.monotonic()
+        running.failures = [at for at in running.failures if now - at < RESTART_WINDOW_SECONDS]
+        running.failures.append(now)
+        if len(running.failures) > MAX_RESTARTS:
+            self._error = FrescoError(
+                "STAGE_FAILED", f"failed {len(running.failures)} times: {error}", where=name,
+                todo="see the log for the first failure; nothing is lost, start again when mended",
+            )
+            return
+        log.warning("stage %s failed and starts again: %s", name, error)
+        running.query = self._query(running.stage, running.topics, running.headers)
+
+
+_NOTHING = pa.table({
+    "topic": pa.array([], pa.string()), "partition": pa.array([], pa.int32()),
+    "offset": pa.array([], pa.int64()), "key": pa.array([], pa.binary()),
+    "value": pa.array([], pa.binary()),
+})
+
+
+def _owner() -> dict[str, object]:
+    """Who holds the pipeline, for those fenced out."""
+    return {"host": socket.gethostname(), "process": os.getpid(),
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}

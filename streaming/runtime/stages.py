@@ -1,0 +1,108 @@
+"""Builds the stages of a planned pipeline in one driver: the integrator, one per view, one per group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from streaming.algebra.duck import DuckEvaluator
+from streaming.catalog import save_catalog
+from streaming.config import Config
+from streaming.merge.batching import GREEDY, NONE
+from streaming.merge.machine import MergeMachine
+from streaming.metrics import Metrics
+from streaming.runtime.integrating import IntegratorStage
+from streaming.runtime.kafka import Topics
+from streaming.runtime.maintaining import ViewStage
+from streaming.runtime.merging import MergeStage
+from streaming.runtime.plan import Pipeline
+from streaming.sources.intake import Intake
+from streaming.viewmanagers.base import Codec, ViewSpec
+from streaming.viewmanagers.replica import ReplicaManager
+from streaming.warehouse.table import ViewTable
+from streaming.warehouse.updates import UpdatesWriter
+from streaming.warehouse.upkeep import Upkeep
+from streaming.warehouse.writer import GroupWriter, WriterOptions
+
+
+@dataclass
+class Stages:
+    """All stages of a pipeline."""
+
+    integrator: IntegratorStage
+    views: list[ViewStage]
+    merges: dict[str, MergeStage]
+    closers: list[Callable[[], object]]
+
+    def collect(self) -> None:
+        """Remove staged files that every consumer has passed."""
+        handled = [view.handled for view in self.views if view.suspended is None]
+        self.integrator.collect(min(handled, default=-1))
+        for view in self.views:
+            view.collect(self.merges[view.spec.group].machine.frontier)
+
+    def close(self) -> None:
+        """Close writers."""
+        for close in self.closers:
+            close()
+
+
+def build_stages(
+    config: Config, pipeline: Pipeline, topics: Topics, metrics: Metrics, spark: SparkSession
+) -> Stages:
+    """Make every stage, their tables included; nothing runs yet.
+
+    Raises:
+        FrescoError: CATALOG_VIEWS_CHANGED when the view files differ from the catalog.
+    """
+    warehouse = config.warehouse
+    save_catalog(warehouse, pipeline.views, pipeline.groups, pipeline.relations)
+    updates = UpdatesWriter(str(warehouse), config.pipeline, list(pipeline.relations.values()))
+    relations_of = {
+        group: frozenset(name for view in views for name in pipeline.view(view).relations)
+        for group, views in pipeline.groups.items()
+    }
+
+    def make_intake(hold: Callable[[pa.Table], str]) -> Intake:
+        return Intake(
+            pipeline.sources, pipeline.captured,
+            {view.name: view.tree for view in pipeline.views}, pipeline.groups,
+            hold=hold, root=warehouse, global_timeout_ms=config.limits.global_timeout_ms,
+            max_unit=config.limits.max_unit,
+        )
+
+    integrator = IntegratorStage(make_intake, updates, topics, relations_of, metrics, warehouse)
+
+    def make_manager(spec: ViewSpec, codec: Codec) -> ReplicaManager:
+        return ReplicaManager(spec, DuckEvaluator(spec.tree), codec)
+
+    views = [
+        ViewStage(
+            ViewSpec(view.name, pipeline.group_of(view.name), view.tree), make_manager, warehouse,
+            topics.actions(pipeline.group_of(view.name)), metrics,
+            config.limits.checkpoint_batches,
+        )
+        for view in pipeline.views
+    ]
+    merges = {}
+    closers: list[Callable[[], object]] = [updates.close]
+    for group, names in pipeline.groups.items():
+        tables = [ViewTable(view.name, view.schema, view.key or ())
+                  for view in map(pipeline.view, names)]
+        writer = GroupWriter(str(warehouse), config.pipeline, group, tables,
+                             WriterOptions(spark_bytes=config.limits.rewrite_bytes))
+        closers.append(writer.close)
+        merges[group] = _merge_stage(config, group, names, writer, metrics, spark)
+    return Stages(integrator, views, merges, closers)
+
+
+def _merge_stage(
+    config: Config, group: str, views: tuple[str, ...], writer: GroupWriter, metrics: Metrics,
+    spark: SparkSession,
+) -> MergeStage:
+    batching = NONE if config.batching == "none" else GREEDY
+    return MergeStage(lambda: MergeMachine(group, views, batching=batching), writer,
+                      Upkeep(writer), metrics, spark, config.warehouse)

@@ -1,0 +1,418 @@
+"""Debezium's JSON events as typed columns, each event parsed once (DESIGN 6).
+
+DuckDB reads the fields of all events of a topic as text in one vectorised pass (`from_json`); `values`
+casts them by the column's database type. An event that is not right becomes a `BadRecord` that names
+its place and its transaction where that can still be read, and the others go on. Events come with or
+without Kafka Connect's schema part; the first of a topic tells which, and one of the other kind is
+read again. Optimism pays: a text that is not JSON makes DuckDB refuse the batch, and only then is
+each text checked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.errors import FrescoError
+from streaming.sources.rowquery import ROW_FIELDS, finish_rows, row_query
+from streaming.sources.schema import CapturedRelation, CapturedSource
+
+CHUNK = 8192
+"""Rows of an Arrow batch handed to DuckDB: its threads take one batch at a time."""
+_ROW_OPS = ("c", "u", "d", "r", "t")
+
+
+@dataclass(frozen=True)
+class BadRecord:
+    """An event that cannot be used; kept by its place (DESIGN 11).
+
+    Attributes:
+        relation: the relation of its topic, None when the topic has none.
+        transaction: its transaction where it could be read, else None.
+        error: code, what, where, todo.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    error: dict[str, str]
+    source: str | None = None
+    relation: str | None = None
+    transaction: str | None = None
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One batch of events, decoded.
+
+    Attributes:
+        rows: per relation, in topic order: partition, offset, op (c u d r t), transaction, position
+            (int64 LSN), total_order, toast (positions whose value an earlier row of the transaction
+            holds, else null), before b0.. and after a0.. in the relation's types.
+        transactions: per source: offset, status, transaction, position, committed_ms, counts
+            (list of struct collection, count; null in a BEGIN).
+        notifications: per source, the notifications' JSON in order.
+        versions: per source, the connector's version as the batch's first event says it.
+        bad: what could not be used.
+        ignored: tombstones, logical messages (op m) and heartbeats.
+    """
+
+    rows: dict[str, pa.Table] = field(default_factory=dict)
+    transactions: dict[str, pa.Table] = field(default_factory=dict)
+    notifications: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    bad: tuple[BadRecord, ...] = ()
+    ignored: int = 0
+
+
+def by_topic(batch: pa.Table) -> dict[str, pa.Table]:
+    """The batch cut by topic, in order; without copying where a topic's records lie together."""
+    topics = batch["topic"].combine_chunks()
+    if isinstance(topics, pa.ChunkedArray):
+        topics = pa.concat_arrays(topics.chunks)
+    encoded = topics if pa.types.is_dictionary(topics.type) else topics.dictionary_encode()
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    if not len(codes):
+        return {}
+    edges = np.flatnonzero(np.diff(codes)) + 1
+    starts = np.concatenate(([0], edges))
+    if len(starts) > 64 * len(encoded.dictionary):
+        order = np.argsort(codes, kind="stable")
+        batch, codes = batch.take(pa.array(order)), codes[order]
+        starts = np.concatenate(([0], np.flatnonzero(np.diff(codes)) + 1))
+    stops = np.concatenate((starts[1:], [len(codes)]))
+    parts: dict[str, list[pa.Table]] = {}
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        topic = encoded.dictionary[codes[start]].as_py()
+        parts.setdefault(topic, []).append(batch.slice(start, stop - start))
+    return {topic: pa.concat_tables(tables) for topic, tables in parts.items()}
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """The table by (partition, offset): already so, as a rule."""
+    partitions = table["partition"].to_numpy()
+    offsets = table["offset"].to_numpy()
+    step = np.diff(partitions)
+    if ((step > 0) | ((step == 0) & (np.diff(offsets) > 0))).all():
+        return table
+    return table.take(pa.array(np.lexsort((offsets, partitions))))
+
+
+class Decoder:
+    """Decodes batches of Kafka records of the captured topics.
+
+    Args:
+        relations: what is captured; other topics are refused record by record.
+        sources: their sources; by default one for each source name, whose prefix is its name.
+        threads: DuckDB's.
+    """
+
+    def __init__(
+        self,
+        relations: Sequence[CapturedRelation],
+        sources: Sequence[CapturedSource] = (),
+        threads: int = 2,
+    ) -> None:
+        names = dict.fromkeys(relation.source for relation in relations)
+        self.sources = {s.name: s for s in sources or [CapturedSource(n, n) for n in names]}
+        self._relations = {relation.topic: relation for relation in relations}
+        self._transaction_topics = {s.transaction_topic: s for s in self.sources.values()}
+        self._notification_topics = {s.notification_topic: s for s in self.sources.values()}
+        self._ignored = {t for s in self.sources.values() for t in s.ignored_topics}
+        self._duck = duckdb.connect(config={"threads": threads})
+        self._duck.execute("SET TimeZone = 'UTC'")
+
+    def decode(self, batch: pa.Table) -> Decoded:
+        """Decode records (topic, partition int32, offset int64, key, value binary or string).
+
+        Returns:
+            The decoded batch; this never raises for what a record contains.
+        """
+        rows: dict[str, pa.Table] = {}
+        transactions: dict[str, pa.Table] = {}
+        notifications: dict[str, tuple[dict[str, Any], ...]] = {}
+        versions: dict[str, str] = {}
+        bad: list[BadRecord] = []
+        ignored = 0
+        for topic, records in by_topic(batch).items():
+            present = records.filter(pc.is_valid(records["value"]))
+            ignored += records.num_rows - present.num_rows
+            if topic in self._ignored:
+                ignored += present.num_rows
+            elif not present.num_rows:
+                continue
+            elif topic in self._relations:
+                captured = self._relations[topic]
+                texts = self._texts(topic, in_order(present), bad)
+                table, messages = self._rows(captured, texts, bad)
+                ignored += messages
+                rows[captured.relation.name] = table
+                versions.setdefault(captured.source, _version(texts))
+            elif topic in self._transaction_topics:
+                source = self._transaction_topics[topic]
+                texts = self._texts(topic, in_order(present), bad)
+                transactions[source.name] = self._transactions(source, texts, bad)
+            elif topic in self._notification_topics:
+                source = self._notification_topics[topic]
+                texts = self._texts(topic, in_order(present), bad)
+                notifications[source.name] = tuple(_notifications(topic, texts, bad))
+            else:
+                bad.extend(_unknown(topic, present))
+        return Decoded(rows, transactions, notifications, versions, tuple(bad), ignored)
+
+    # Texts ----------------------------------------------------------------------------------------
+
+    def _texts(self, topic: str, records: pa.Table, bad: list[BadRecord]) -> pa.Table:
+        """(p, o, v): partition, offset and the value as UTF-8 text, in DuckDB's chunks."""
+        values = records["value"]
+        try:
+            texts = values.cast(pa.string())
+        except pa.ArrowInvalid:
+            keep = np.array([_is_utf8(value.as_py()) for value in values])
+            bad.extend(self._bad(topic, records, ~keep, "SOURCE_NOT_UTF8", "is not UTF-8 text"))
+            records = records.filter(pa.array(keep))
+            texts = records["value"].cast(pa.string())
+        table = pa.table({"p": records["partition"], "o": records["offset"], "v": texts})
+        return _chunked(table)
+
+    def _bad(
+        self, topic: str, records: pa.Table, mask: np.ndarray, code: str, what: str
+    ) -> Iterable[BadRecord]:
+        captured = self._relations.get(topic)
+        source = captured.source if captured else None
+        name = captured.relation.name if captured else None
+        names = ("partition", "offset") if "partition" in records.column_names else ("p", "o")
+        chosen = records.select(names).filter(pa.array(mask))
+        pairs = zip(chosen[names[0]].to_pylist(), chosen[names[1]].to_pylist(), strict=True)
+        for partition, offset in pairs:
+            yield bad_record(topic, partition, offset, code, what, source=source, relation=name)
+
+    def _query(
+        self, topic: str, texts: pa.Table, sql: str, bad: list[BadRecord]
+    ) -> tuple[pa.Table, pa.Table]:
+        """Run `sql` over `texts`; what is not JSON goes to `bad`, then the rest is run."""
+        self._duck.register("texts", texts)
+        try:
+            return self._duck.execute(sql).to_arrow_table(), texts
+        except duckdb.Error:
+            valid = self._duck.execute("SELECT p, o, json_valid(v) AS ok FROM texts")
+            checked = valid.to_arrow_table()
+            keep = checked["ok"].to_numpy()
+            if keep.all():
+                raise
+            bad.extend(self._bad(topic, checked, ~keep, "SOURCE_NOT_JSON", "is not JSON"))
+            texts = _chunked(texts.filter(pa.array(keep)))
+            self._duck.register("texts", texts)
+            return self._duck.execute(sql).to_arrow_table(), texts
+        finally:
+            self._duck.unregister("texts")
+
+    # Rows -----------------------------------------------------------------------------------------
+
+    def _rows(
+        self, captured: CapturedRelation, texts: pa.Table, bad: list[BadRecord]
+    ) -> tuple[pa.Table, int]:
+        dialect = self.sources[captured.source].dialect
+        wrapped = _is_wrapped(texts)
+        found: list[pa.Table] = []
+        for form in (wrapped, not wrapped):
+            if not texts.num_rows:
+                break
+            sql = row_query(captured, dialect, form)
+            table, texts = self._query(captured.topic, texts, sql, bad)
+            without = pc.is_null(table["op"])
+            found.append(table.filter(pc.invert(without)))
+            # DuckDB keeps the order of its input, so the mask fits the texts too.
+            texts = _chunked(texts.filter(without))
+        bad.extend(_strangers(captured, texts))
+        raw = in_order(pa.concat_tables(found).rename_columns({"p": "partition", "o": "offset"}))
+        messages = pc.equal(raw["op"], "m")
+        raw = raw.filter(pc.invert(messages))
+        metadata = self.sources[captured.source].transactions == "metadata"
+        table, faults = finish_rows(captured, raw, metadata)
+        if faults is not None:
+            wrong = pc.is_valid(faults)
+            columns = ("partition", "offset", "transaction")
+            chosen = [raw[name].filter(wrong).to_pylist() for name in columns]
+            codes = faults.filter(wrong).to_pylist()
+            for partition, offset, transaction, fault in zip(*chosen, codes, strict=True):
+                bad.append(_fault(captured, partition, offset, transaction, fault))
+            table = table.filter(pc.invert(wrong))
+        return table.select([n for n in table.column_names if n not in ROW_FIELDS]), pc.sum(
+            messages
+        ).as_py() or 0
+
+    # Transactions ---------------------------------------------------------------------------------
+
+    def _transactions(
+        self, source: CapturedSource, texts: pa.Table, bad: list[BadRecord]
+    ) -> pa.Table:
+        shape = {
+            "status": "VARCHAR",
+            "id": "VARCHAR",
+            "ts_ms": "BIGINT",
+            "data_collections": [{"data_collection": "VARCHAR", "event_count": "BIGINT"}],
+        }
+        wrapped = _is_wrapped(texts)
+        top = "j.payload" if wrapped else "j"
+        structure = json.dumps({"payload": shape} if wrapped else shape)
+        key, position = "e.id", _mysql_position("e.id")
+        if source.dialect == "postgres":
+            key = "split_part(e.id, ':', 1)"
+            position = "TRY_CAST(split_part(e.id, ':', 2) AS BIGINT)"
+        sql = (
+            f'SELECT p AS "partition", o AS "offset", e.status AS status, {key} AS "transaction", '
+            f"{position} AS position, e.ts_ms AS committed_ms, e.data_collections AS counts "
+            f"FROM (SELECT p, o, {top} AS e FROM "
+            f"(SELECT p, o, from_json(v, '{structure}') AS j FROM texts))"
+        )
+        topic = source.transaction_topic
+        table, _ = self._query(topic, texts, sql, bad)
+        right = pc.and_(
+            pc.is_in(table["status"], pa.array(["BEGIN", "END"])),
+            pc.and_(
+                pc.is_valid(table["position"]), pc.not_equal(table["transaction"], "")
+            ),
+        )
+        keep = pc.fill_null(right, False).to_numpy()
+        if not keep.all():
+            what = "is not a BEGIN or END of a transaction"
+            for wrong in self._bad(topic, table, ~keep, "SOURCE_TRANSACTION_BAD", what):
+                bad.append(wrong)
+            table = table.filter(pa.array(keep))
+        return table
+
+
+def bad_record(
+    topic: str,
+    partition: int,
+    offset: int,
+    code: str,
+    what: str,
+    *,
+    todo: str = "correct the producer, then `fresco skip` this record or resume its views",
+    source: str | None = None,
+    relation: str | None = None,
+    transaction: str | None = None,
+) -> BadRecord:
+    """A bad record whose error says its place."""
+    where = f"topic {topic}, partition {partition}, offset {offset}"
+    error = FrescoError(code, f"the record {what}", where=where, todo=todo).as_dict()
+    return BadRecord(topic, partition, offset, error, source, relation, transaction)
+
+
+def _fault(
+    captured: CapturedRelation, partition: int, offset: int, transaction: str | None, fault: str
+) -> BadRecord:
+    code, what, todo = fault.split("\n")
+    names = {"source": captured.source, "relation": captured.relation.name}
+    return bad_record(
+        captured.topic,
+        partition,
+        offset,
+        code,
+        what,
+        transaction=transaction,
+        **names,
+        **({"todo": todo} if todo else {}),
+    )
+
+
+def _chunked(table: pa.Table) -> pa.Table:
+    return pa.Table.from_batches(table.to_batches(max_chunksize=CHUNK), schema=table.schema)
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _first(texts: pa.Table) -> dict[str, Any]:
+    """The first value that is a JSON object, of the first few."""
+    for value in texts["v"].slice(0, 10).to_pylist():
+        try:
+            event = json.loads(value)
+        except ValueError:
+            continue
+        if isinstance(event, dict):
+            return event
+    return {}
+
+
+def _is_wrapped(texts: pa.Table) -> bool:
+    event = _first(texts)
+    return "payload" in event and "schema" in event
+
+
+def _version(texts: pa.Table) -> str:
+    event = _first(texts)
+    payload = event.get("payload") or event
+    source = payload.get("source") if isinstance(payload, dict) else None
+    return str(source.get("version", "")) if isinstance(source, dict) else ""
+
+
+def _mysql_position(text: str) -> str:
+    return (
+        f"TRY_CAST(regexp_extract({text}, '[.]([0-9]+)', 1) AS BIGINT) * 4294967296 + "
+        f"TRY_CAST(regexp_extract({text}, 'pos=([0-9]+)', 1) AS BIGINT)"
+    )
+
+
+def _notifications(
+    topic: str, texts: pa.Table, bad: list[BadRecord]
+) -> Iterable[dict[str, Any]]:
+    for partition, offset, text in zip(*(c.to_pylist() for c in texts.columns), strict=True):
+        try:
+            event = json.loads(text)
+            event = event["payload"] if "payload" in event else event
+            yield {"type": event["type"], **(event.get("additional_data") or {})}
+        except (ValueError, KeyError, TypeError):
+            what = "is not a Debezium notification"
+            bad.append(bad_record(topic, partition, offset, "SOURCE_NOTIFICATION_BAD", what))
+
+
+def _unknown(topic: str, records: pa.Table) -> Iterable[BadRecord]:
+    pairs = zip(records["partition"].to_pylist(), records["offset"].to_pylist(), strict=True)
+    for partition, offset in pairs:
+        yield bad_record(
+            topic,
+            partition,
+            offset,
+            "SOURCE_RELATION_UNKNOWN",
+            "belongs to no captured relation",
+            todo="add the table to the source's configuration, or leave the topic out",
+        )
+
+
+def _strangers(captured: CapturedRelation, texts: pa.Table) -> Iterable[BadRecord]:
+    """Records without an `op`: flattened ones are named as such."""
+    columns = {column.name for column in captured.relation.schema}
+    names = {"source": captured.source, "relation": captured.relation.name}
+    for partition, offset, text in zip(*(c.to_pylist() for c in texts.columns), strict=True):
+        event = json.loads(text)
+        event = event.get("payload", event) if isinstance(event, dict) else event
+        if isinstance(event, dict) and columns & event.keys():
+            yield bad_record(
+                captured.topic,
+                partition,
+                offset,
+                "SOURCE_FLATTENED",
+                "is flattened: it has a row's columns and no envelope",
+                todo="take the ExtractNewRecordState transform out of the connector",
+                **names,
+            )
+        else:
+            what = "is not a Debezium change event"
+            yield bad_record(
+                captured.topic, partition, offset, "SOURCE_NOT_AN_EVENT", what, **names
+            )

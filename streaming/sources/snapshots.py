@@ -1,0 +1,239 @@
+"""Initial snapshots: the rows with op r of a source, which form its part of number 0 (DESIGN 6).
+
+A snapshot is closed by Debezium's notifications: COMPLETED, and of each table as many rows as its
+TABLE_SCAN_COMPLETED says. All rows of one snapshot have its log position, so an attempt that was broken
+off and begun again is told apart, and a row that comes again at the closed position is a repeat. A row
+at another position after that is a second snapshot, which cannot be merged and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.errors import FrescoError
+from streaming.sources.debezium import Decoded
+from streaming.sources.held import Held, Load, Stage
+from streaming.sources.rowquery import row_schema
+from streaming.sources.schema import CapturedRelation, CapturedSource
+
+
+@dataclass(frozen=True)
+class SnapshotState:
+    """A source's snapshot.
+
+    Attributes:
+        closed: all rows are in.
+        position: log position of the newest attempt.
+        scanned: collection -> rows, as notified.
+        completed: COMPLETED has come.
+        bad: relation -> undecodable records so far.
+    """
+
+    closed: bool = False
+    position: int = -1
+    scanned: Mapping[str, int] = field(default_factory=dict)
+    completed: bool = False
+    bad: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SnapshotWork:
+    """The states after a batch, the rows that wait, and the sources whose snapshot just closed."""
+
+    states: dict[str, SnapshotState]
+    held: dict[str, Held]
+    closed: tuple[str, ...]
+    tainted: tuple[str, ...]
+
+
+class Snapshots:
+    """All sources' initial snapshots until number 0 is given."""
+
+    def __init__(
+        self, relations: Sequence[CapturedRelation], sources: Mapping[str, CapturedSource]
+    ) -> None:
+        self._captured = {r.relation.name: r for r in relations}
+        self._sources = sources
+        self._states = {name: SnapshotState() for name in sources}
+        self._held = {n: Held(row_schema(r)) for n, r in self._captured.items()}
+        self._tainted: tuple[str, ...] = ()
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        return tuple(name for name, state in self._states.items() if not state.closed)
+
+    def add(self, decoded: Decoded) -> tuple[SnapshotWork, Decoded]:
+        """Take the snapshot rows out of a batch; changes nothing.
+
+        Returns:
+            The work, and the batch without snapshot rows.
+
+        Raises:
+            FrescoError: SOURCE_SNAPSHOT_REPEATED.
+        """
+        states = dict(self._states)
+        held = dict(self._held)
+        for source, notifications in decoded.notifications.items():
+            states[source] = _notified(states[source], notifications)
+        rest = dict(decoded.rows)
+        for name, rows in decoded.rows.items():
+            read = pc.equal(rows["op"], "r")
+            if pc.any(read).as_py():
+                rest[name] = rows.filter(pc.invert(read))
+                source = self._captured[name].source
+                states[source], held[name] = self._receive(
+                    states[source], held[name], self._captured[name], rows.filter(read)
+                )
+        bad = list(decoded.bad)
+        for record in decoded.bad:
+            state = states.get(record.source or "")
+            if state is None or state.closed or record.transaction or not record.relation:
+                continue
+            if self._sources[record.source or ""].snapshot:
+                count = state.bad.get(record.relation, 0) + 1
+                more = {**state.bad, record.relation: count}
+                states[record.source or ""] = replace(state, bad=more)
+                bad.remove(record)
+        closed, tainted = self._close(states, held)
+        work = SnapshotWork(states, held, closed, (*self._tainted, *tainted))
+        return work, replace(decoded, rows=rest, bad=tuple(bad))
+
+    def _receive(
+        self, state: SnapshotState, held: Held, captured: CapturedRelation, rows: pa.Table
+    ) -> tuple[SnapshotState, Held]:
+        positions = rows["position"].to_numpy()
+        wanted = self._sources[captured.source].snapshot
+        if state.closed or not wanted:
+            other = np.flatnonzero(positions != state.position)
+            if len(other):
+                raise _again(captured, rows, int(other[0]), wanted)
+            return state, held
+        newest = int(max(positions.max(), state.position))
+        held = held.plus(rows.filter(pa.array(positions == newest)))
+        return replace(state, position=newest), held
+
+    def _close(
+        self, states: dict[str, SnapshotState], held: dict[str, Held]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        closed, tainted = [], []
+        for source, state in states.items():
+            if state.closed:
+                continue
+            mine = [r for r in self._captured.values() if r.source == source]
+            for captured in mine:
+                name = captured.relation.name
+                table = held[name].table
+                held[name] = held[name].keep(table["position"].to_numpy() == state.position)
+            if not self._sources[source].snapshot:
+                states[source] = replace(state, closed=True)
+                closed.append(source)
+            elif state.completed and all(_filled(state, held, captured) for captured in mine):
+                lacking = [
+                    r.relation.name
+                    for r in mine
+                    if held[r.relation.name].rows < state.scanned.get(r.counted_as, 0)
+                ]
+                tainted += lacking
+                states[source] = replace(state, closed=True)
+                closed.append(source)
+        return tuple(closed), tuple(tainted)
+
+    def keep(self, work: SnapshotWork) -> None:
+        """Adopt the work's state."""
+        self._states, self._held, self._tainted = work.states, work.held, work.tainted
+
+    def take(self) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
+        """All snapshot rows and the tainted relations, once number 0 is given; forgets them."""
+        rows = {name: held.table for name, held in self._held.items() if held.rows}
+        tainted = self._tainted
+        self._held = {name: Held(held.schema) for name, held in self._held.items()}
+        self._tainted = ()
+        return rows, tainted
+
+    def snapshot(self, stage: Stage | None = None) -> dict[str, Any]:
+        """All state as JSON."""
+        held = {}
+        for name, rows in self._held.items():
+            self._held[name], held[name] = rows.snapshot(stage)
+        states = {
+            name: [s.closed, s.position, dict(s.scanned), s.completed, dict(s.bad)]
+            for name, s in self._states.items()
+        }
+        return {
+            "held": {n: h for n, h in held.items() if h},
+            "states": states,
+            "tainted": list(self._tainted),
+        }
+
+    def restore(self, data: Mapping[str, Any], load: Load) -> None:
+        """Back to the state that `snapshot` described."""
+        self._states = {
+            name: SnapshotState(*data["states"][name]) if name in data["states"] else SnapshotState()
+            for name in self._sources
+        }
+        self._held = {
+            name: Held(held.schema).restore(data["held"].get(name, []), load)
+            for name, held in self._held.items()
+        }
+        self._tainted = tuple(data["tainted"])
+
+
+def _notified(
+    state: SnapshotState, notifications: Sequence[Mapping[str, Any]]
+) -> SnapshotState:
+    for note in notifications:
+        if state.closed or note.get("aggregate_type", "Initial Snapshot") != "Initial Snapshot":
+            continue
+        match note["type"]:
+            case "STARTED":
+                state = replace(state, scanned={}, completed=False)
+            case "TABLE_SCAN_COMPLETED":
+                rows = int(note.get("total_rows_scanned", 0))
+                scanned = {**state.scanned, str(note["scanned_collection"]): rows}
+                state = replace(state, scanned=scanned)
+            case "COMPLETED" | "SKIPPED":
+                state = replace(state, completed=True)
+    return state
+
+
+def _filled(state: SnapshotState, held: dict[str, Held], captured: CapturedRelation) -> bool:
+    """Whether as many rows are in as were scanned, undecodable ones included.
+
+    A row delivered twice has the same key; a table without one cannot tell, and waits.
+    """
+    name = captured.relation.name
+    wanted = state.scanned.get(captured.counted_as, 0)
+    rows = held[name].rows
+    if rows > wanted and captured.relation.key:
+        keys = [f"a{i}" for i in captured.relation.key]
+        table = held[name].table.append_column("row", pa.array(np.arange(rows)))
+        first = table.group_by(keys).aggregate([("row", "min")])["row_min"].to_numpy()
+        mask = np.zeros(rows, bool)
+        mask[first] = True
+        held[name] = held[name].keep(mask)
+        rows = held[name].rows
+    return rows <= wanted <= rows + state.bad.get(name, 0)
+
+
+def _again(captured: CapturedRelation, rows: pa.Table, place: int, wanted: bool) -> FrescoError:
+    name = captured.relation.name
+    where = (
+        f"topic {captured.topic}, partition {rows['partition'][place].as_py()}, "
+        f"offset {rows['offset'][place].as_py()}"
+    )
+    if not wanted:
+        what = f"a snapshot row of {name}, whose source is configured to have no snapshot"
+        todo = "set snapshot: true for the source, or snapshot.mode=no_data in its connector"
+    else:
+        what = f"a second snapshot of {name} after the first one was closed"
+        todo = (
+            "start a new pipeline from this snapshot, or go back to the offsets before it and "
+            "take the snapshot signal (or the lost slot's re-snapshot) out of the connector"
+        )
+    return FrescoError("SOURCE_SNAPSHOT_REPEATED", what, where=where, todo=todo)

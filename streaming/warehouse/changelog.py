@@ -1,0 +1,148 @@
+"""The changelog `<group>_changes`: every change of every view, under its number (DESIGN 8).
+
+Append-only, written before the group table's commit, which is the commit point: a crash in between
+leaves rows of numbers that no epoch covers yet. So readers take numbers only as the epoch they read
+covers them, and the repeat of the epoch finds its rows already there and adds none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake.transaction import AddAction
+
+from streaming.algebra.tree import MULTIPLICITY, NUMBER, Schema, column_name
+from streaming.algebra.types import delta_schema
+from streaming.errors import FrescoError
+from streaming.warehouse.epoch import Runs
+from streaming.warehouse.files import QUICK, Place, read_file, write_file
+from streaming.warehouse.table import FileEntry, Table, ViewTable, struct_field
+
+CHANGES_STATS = ("number",)
+
+
+def struct_column(view: str, schema: Schema, rows: pa.Table) -> pa.StructArray:
+    """The columns c0, c1, ... of `rows` as one struct array with the view's physical names."""
+    kind = struct_field(view, schema).type
+    arrays = [_flat(rows.column(column_name(at))) for at in range(len(schema))]
+    return pa.StructArray.from_arrays(arrays, fields=list(kind))
+
+
+def _flat(values: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+
+
+def check_delta(view: ViewTable, delta: pa.Table) -> pa.Table:
+    """The delta with exactly the view's delta schema.
+
+    Raises FrescoError WAREHOUSE_SCHEMA when names or types differ.
+    """
+    wanted = delta_schema(view.schema)
+    if delta.schema.equals(wanted):
+        return delta
+    try:
+        if delta.schema.names != wanted.names:
+            raise pa.ArrowInvalid(f"columns {delta.schema.names}, expected {wanted.names}")
+        for have, want in zip(delta.schema, wanted, strict=True):
+            if have.type != want.type:
+                raise pa.ArrowInvalid(f"{have.name} is {have.type}, expected {want.type}")
+        return delta.cast(wanted)
+    except pa.ArrowInvalid as error:
+        raise FrescoError(
+            "WAREHOUSE_SCHEMA",
+            f"the delta does not have the view's columns: {error}",
+            where=view.name,
+            todo="this is a defect in the view manager; report it",
+        ) from error
+
+
+def write_changes(place: Place, view: ViewTable, delta: pa.Table) -> AddAction:
+    """One changelog file with all rows of a view's delta."""
+    rows = pa.table(
+        {
+            "number": delta.column(NUMBER),
+            "multiplicity": delta.column(MULTIPLICITY),
+            view.struct: struct_column(view.name, view.schema, delta),
+        }
+    )
+    return write_file(place, rows, ("view", view.name), CHANGES_STATS, compression=QUICK)
+
+
+def read_changes(table: Table, view: ViewTable, after: int, upto: int) -> pa.Table:
+    """The view's changes with after < number <= upto, as a delta (unsorted)."""
+    return read_numbered(table, view.name, view.schema, after, upto)
+
+
+def read_numbered(
+    table: Table,
+    name: str,
+    schema: Schema,
+    after: int,
+    upto: int,
+    columns: Sequence[int] | None = None,
+) -> pa.Table:
+    """Rows of one partition of a numbered table with after < number <= upto, as a delta.
+
+    Args:
+        columns: positions to read; the others are left out. All when None.
+    """
+    wanted = range(len(schema)) if columns is None else sorted(columns)
+    target = pa.schema([delta_schema(schema).field(0), delta_schema(schema).field(1)])
+    for at in wanted:
+        target = target.append(delta_schema(schema).field(column_name(at)))
+    pieces = [
+        _numbered_rows(table.place, entry, name, schema, target, (after, upto))
+        for entry in table.files(name)
+        if _overlaps(entry, after, upto)
+    ]
+    return pa.concat_tables(pieces) if pieces else target.empty_table()
+
+
+def _overlaps(entry: FileEntry, after: int, upto: int) -> bool:
+    low, high = entry.low.get("number"), entry.high.get("number")
+    return (low is None or low <= upto) and (high is None or high > after)
+
+
+def _numbered_rows(
+    place: Place,
+    entry: FileEntry,
+    name: str,
+    schema: Schema,
+    target: pa.Schema,
+    bounds: tuple[int, int],
+) -> pa.Table:
+    field = struct_field(name, schema)
+    inner = {column_name(at): one.name for at, one in enumerate(field.type)}
+    paths = [f"{field.name}.{inner[column]}" for column in target.names[2:]]
+    rows = read_file(place, entry.path, ["number", "multiplicity", *paths])
+    number = ds.field("number")
+    rows = rows.filter((number > bounds[0]) & (number <= bounds[1]))
+    columns: dict[str, pa.ChunkedArray | pa.Array] = {
+        NUMBER: rows.column("number"),
+        MULTIPLICITY: rows.column("multiplicity"),
+    }
+    held = _held(rows, field.name)
+    for column in target.names[2:]:
+        kind = target.field(column).type
+        found = held.get(inner[column])
+        columns[column] = pa.nulls(rows.num_rows, kind) if found is None else found.cast(kind)
+    return pa.table(columns, schema=target)
+
+
+def _held(rows: pa.Table, struct: str) -> dict[str, pa.ChunkedArray]:
+    if struct not in rows.column_names:
+        return {}
+    values = rows.column(struct)
+    names = [values.type.field(at).name for at in range(values.type.num_fields)]
+    return dict(zip(names, values.flatten(), strict=True))
+
+
+def within(delta: pa.Table, runs: Runs, inside: bool = True) -> pa.Table:
+    """The rows whose number lies in one of the runs (or in none of them)."""
+    number = ds.field(NUMBER)
+    covered = ds.scalar(False)
+    for first, last in runs:
+        covered = covered | ((number >= first) & (number <= last))
+    return delta.filter(covered if inside else ~covered)

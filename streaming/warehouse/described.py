@@ -1,0 +1,84 @@
+"""What a warehouse says of itself: `<warehouse>/_catalog/views.json`, written by `streaming.catalog`.
+
+Readers open a warehouse by its path alone, so they read the file and import nothing of the pipeline.
+
+    {"views": [{"name", "group", "schema": [{"name", "type"}], "key": [0], "sql", ...}],
+     "relations": [{"name", "schema": [...], "key": [...]}]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streaming.algebra.tree import Column, Relation, Schema
+from streaming.errors import FrescoError
+from streaming.warehouse.files import Place
+from streaming.warehouse.table import ViewTable
+
+PATH = "_catalog/views.json"
+
+
+@dataclass(frozen=True)
+class Described:
+    """A warehouse's views (with their groups and whole catalog entries) and relations, by name."""
+
+    views: Mapping[str, ViewTable]
+    groups: Mapping[str, str]
+    entries: Mapping[str, Mapping[str, Any]]
+    relations: Mapping[str, Relation]
+
+
+def read_catalog(warehouse: Place) -> Described:
+    """The catalog as it is now.
+
+    Raises FrescoError READ_NO_WAREHOUSE when there is none, READ_CATALOG when it cannot be read.
+    """
+    path = warehouse.path(PATH)
+    try:
+        with warehouse.filesystem.open_input_stream(path) as stream:
+            return described(json.loads(stream.read()))
+    except FileNotFoundError as error:
+        raise FrescoError(
+            "READ_NO_WAREHOUSE",
+            "there is no catalog of views",
+            where=path,
+            todo="give the folder that the pipeline's `warehouse` setting names",
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise FrescoError(
+            "READ_CATALOG", f"the catalog cannot be read: {error!r}", where=path
+        ) from error
+
+
+def described(value: Mapping[str, Any]) -> Described:
+    """The catalog from its JSON value. Raises KeyError or TypeError for another format."""
+    entries = {entry["name"]: entry for entry in _listed(value["views"])}
+    views = {
+        name: ViewTable(name, _schema(entry["schema"]), tuple(entry.get("key") or ()))
+        for name, entry in entries.items()
+    }
+    groups = {name: entry["group"] for name, entry in entries.items()}
+    relations = {
+        entry["name"]: Relation(
+            entry["name"], _schema(entry["schema"]), tuple(entry.get("key") or ())
+        )
+        for entry in _listed(value.get("relations", ()))
+    }
+    return Described(views, groups, entries, relations)
+
+
+def _listed(value: Any) -> list[Mapping[str, Any]]:
+    """A list of entries, or a mapping from name to entry."""
+    if isinstance(value, Mapping):
+        return [{"name": name, **entry} for name, entry in value.items()]
+    return list(value)
+
+
+def _schema(columns: Any) -> Schema:
+    pairs = (
+        (one["name"], one["type"]) if isinstance(one, Mapping) else tuple(one) for one in columns
+    )
+    return tuple(Column(name, kind) for name, kind in pairs)

@@ -1,0 +1,54 @@
+"""From a moment to a transaction number, by the sources' commit times.
+
+The state as of a moment is the one after the longest prefix of numbers that all committed at or before
+it. Epochs carry the newest commit time they cover, which bounds the search: below the last epoch that is
+old enough everything qualifies, and only the number map of the next epoch is read.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import numpy as np
+import pyarrow.compute as pc
+
+from streaming.errors import FrescoError
+from streaming.warehouse.epoch import Epoch
+from streaming.warehouse.files import Place
+from streaming.warehouse.log import EpochLog
+from streaming.warehouse.snapshot import open_group
+from streaming.warehouse.updates import UpdatesReader
+
+
+def number_at(warehouse: Place, group: str, time: datetime | int) -> int:
+    """The last transaction of the state as of a moment; at least 0, the initial state.
+
+    Args:
+        time: a datetime with a zone, or milliseconds since 1970.
+    Raises:
+        FrescoError: READ_AT for a datetime without zone, READ_NO_EPOCH.
+    """
+    moment = _milliseconds(time)
+    table, newest = open_group(warehouse, group)
+    if _old_enough(newest, moment):
+        return newest.frontier
+    log = EpochLog(table.place, table.version)
+    before = log.last_where(lambda one: _old_enough(one, moment))
+    low = before.epoch.frontier if before else 0
+    after = log.next_after(before)
+    high = after.epoch.frontier if after else newest.frontier
+    found = UpdatesReader(warehouse.uri).transactions(max(low, 0), high)
+    late = found.filter(pc.greater(found.column("committed_ms"), moment)).column("number")
+    return max(0, int(np.min(late.to_numpy())) - 1) if len(late) else max(0, high)
+
+
+def _old_enough(epoch: Epoch, moment: int) -> bool:
+    return epoch.committed_ms is None or epoch.committed_ms <= moment
+
+
+def _milliseconds(time: datetime | int) -> int:
+    if not isinstance(time, datetime):
+        return int(time)
+    if time.tzinfo is None:
+        raise FrescoError("READ_AT", f"{time} has no time zone", todo="give a zone, such as UTC")
+    return int(time.timestamp() * 1000)

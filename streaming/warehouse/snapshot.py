@@ -1,0 +1,212 @@
+"""Rows of views at one state of a group: an epoch, or the state after any covered transaction.
+
+A `State` fixes one Delta version of the group table and, when the number asked for is not exactly that
+version's, the changes that lead from there to it. With C the covered numbers of the base version,
+
+    view at n  =  base  +  changes with number <= n outside C  -  changes with number > n inside C,
+
+which holds for any base and for overtaken rows too; only the distance differs. Rows of the changelog
+beyond every epoch (a commit that did not happen) are outside n's range by construction, because n is at
+or below the frontier.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.algebra.tree import MULTIPLICITY, NUMBER, Schema, column_name
+from streaming.algebra.types import delta_schema
+from streaming.errors import FrescoError
+from streaming.warehouse.changelog import read_changes, within
+from streaming.warehouse.epoch import Epoch, Runs
+from streaming.warehouse.files import Place
+from streaming.warehouse.log import EpochLog, Versioned
+from streaming.warehouse.net import net_changes
+from streaming.warehouse.state import read_state
+from streaming.warehouse.table import Table, ViewTable
+
+KEPT_FROM = "fresco.keptFrom"
+"""Table property of a numbered table: numbers below it have been dropped."""
+
+
+@dataclass(frozen=True)
+class State:
+    """One state of a group.
+
+    Attributes:
+        table: the group table at the base version.
+        epoch: of the base version.
+        number: the state is the one after this transaction.
+        exact: the base version is that state; no changes are needed.
+        changes: the changelog, when they are.
+    """
+
+    table: Table
+    epoch: Epoch
+    number: int
+    exact: bool
+    changes: Table | None = None
+
+    def rows(self, view: ViewTable) -> pa.Table:
+        """The view's rows: c0, c1, ..., and `_multiplicity` (>= 1); equal rows stand once.
+
+        Raises FrescoError READ_EPOCH_EXPIRED when files of the base version are gone, and
+        READ_CHANGELOG when the changelog contradicts the base.
+        """
+        base = _state_rows(self.table, view)
+        if self.exact or self.changes is None:
+            return base
+        adjusted = _adjustments(self.changes, view, self.number, self.epoch.covered)
+        if not adjusted.num_rows:
+            return base
+        numbered = base.add_column(0, NUMBER, pa.array([0] * base.num_rows, pa.int64()))
+        kinds = adjusted.schema
+        both = pa.concat_tables([numbered.select(kinds.names).cast(kinds), adjusted])
+        net = net_changes(both, len(view.schema))
+        if pc.max(net.column("minus")).as_py():
+            raise FrescoError(
+                "READ_CHANGELOG",
+                f"the changelog does not lead to number {self.number}",
+                where=view.name,
+                todo="run `fresco verify`",
+            )
+        found = both.take(net.column("row")).drop_columns([NUMBER, MULTIPLICITY])
+        return found.append_column(MULTIPLICITY, net.column("plus"))
+
+
+def _adjustments(changes: Table, view: ViewTable, number: int, covered: Runs) -> pa.Table:
+    """Rows to add to a base that covers `covered`, to get to the state after `number`."""
+    highest = covered[-1][1] if covered else -1
+    lowest = covered[0][1] if covered and covered[0][0] <= 0 else -1
+    found = read_changes(changes, view, min(lowest, number), max(highest, number))
+    forward = within(within(found, ((0, number),)), covered, inside=False)
+    backward = within(within(found, ((number + 1, max(highest, number + 1)),)), covered)
+    flipped = pc.negate(backward.column(MULTIPLICITY))
+    at = backward.schema.get_field_index(MULTIPLICITY)
+    backward = backward.set_column(at, backward.schema.field(at), flipped)
+    return pa.concat_tables([forward, backward])
+
+
+def _state_rows(table: Table, view: ViewTable) -> pa.Table:
+    files = table.files(view.name)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            pieces = list(pool.map(lambda one: read_state(table.place, one, view), files))
+    except FileNotFoundError as error:
+        raise expired(table.place, f"a file of version {table.version} is gone") from error
+    kinds = delta_schema(view.schema)
+    names = [column_name(at) for at in range(len(view.schema))]
+    if not pieces:
+        empty = kinds.empty_table()
+        return empty.select([*names, MULTIPLICITY])
+    rows = pa.concat_tables(pieces)
+    columns = dict(zip(names, rows.column(view.struct).flatten(), strict=True))
+    return pa.table({**columns, MULTIPLICITY: rows.column("_n")})
+
+
+def expired(place: Place, what: str) -> FrescoError:
+    """READ_EPOCH_EXPIRED with what is missing."""
+    return FrescoError(
+        "READ_EPOCH_EXPIRED",
+        what,
+        where=place.uri,
+        todo="read a later state; `retention` in the configuration says how long states are kept",
+    )
+
+
+def open_group(warehouse: Place, group: str, version: int | None = None) -> tuple[Table, Epoch]:
+    """The group's table and its epoch.
+
+    Raises FrescoError READ_NO_EPOCH before the first commit.
+    """
+    table = Table.open(warehouse.below(group), "view", version)
+    epoch = table.epoch() if table else None
+    if table is None or epoch is None:
+        raise FrescoError(
+            "READ_NO_EPOCH",
+            "the group has no epoch yet",
+            where=f"{warehouse.uri}/{group}",
+            todo="wait for the first commit: every source's snapshot must be complete",
+        )
+    return table, epoch
+
+
+def at_latest(warehouse: Place, group: str) -> State:
+    """The newest epoch."""
+    table, epoch = open_group(warehouse, group)
+    return State(table, epoch, epoch.frontier, True)
+
+
+def at_epoch(warehouse: Place, group: str, number: int) -> State:
+    """A given epoch. Raises FrescoError READ_EPOCH_EXPIRED, READ_NO_EPOCH."""
+    table, newest = open_group(warehouse, group)
+    if number > newest.epoch or number < 1:
+        raise FrescoError(
+            "READ_NO_EPOCH",
+            f"there is no epoch {number}; the newest is {newest.epoch}",
+            where=table.place.uri,
+        )
+    found = EpochLog(table.place, table.version).last_where(lambda one: one.epoch <= number)
+    if found is None or found.epoch.epoch != number:
+        raise expired(table.place, f"epoch {number} is no longer in the log")
+    return State(_at_version(table, found), found.epoch, found.epoch.frontier, True)
+
+
+def at_transaction(warehouse: Place, group: str, number: int) -> State:
+    """The state after transaction `number`: the nearest epoch, and the changes from there.
+
+    Raises:
+        FrescoError: READ_ABOVE_FRONTIER; READ_NOT_RECORDED inside a commit of a view that is not
+            maintained completely; READ_EPOCH_EXPIRED.
+    """
+    table, newest = open_group(warehouse, group)
+    if not 0 <= number <= newest.frontier:
+        raise FrescoError(
+            "READ_ABOVE_FRONTIER",
+            f"transaction {number} is not in 0..{newest.frontier}",
+            where=table.place.uri,
+            todo="wait until the frontier has reached it",
+        )
+    if number == newest.frontier and newest.is_prefix:
+        return State(table, newest, number, True)
+    log = EpochLog(table.place, table.version)
+    before = log.last_where(lambda one: one.frontier <= number)
+    if before and before.epoch.frontier == number and before.epoch.is_prefix:
+        return State(_at_version(table, before), before.epoch, number, True)
+    after = log.next_after(before)
+    if after is not None and not after.epoch.complete:
+        low = before.epoch.frontier if before else -1
+        raise FrescoError(
+            "READ_NOT_RECORDED",
+            f"no state is recorded between {low} and {after.epoch.frontier}",
+            where=table.place.uri,
+            todo="read at one of the two, or make every view of the group COMPLETE",
+        )
+    changes = Table.open(warehouse.below(f"{group}_changes"), "view")
+    if before is not None:
+        return State(_at_version(table, before), before.epoch, number, False, changes)
+    kept = int((changes.handle.metadata().configuration if changes else {}).get(KEPT_FROM, 0))
+    if changes is None or number + 1 < kept:
+        raise expired(table.place, f"changes after transaction {number} have been dropped")
+    return State(table, newest, number, False, changes)
+
+
+def _at_version(table: Table, found: Versioned) -> Table:
+    if found.version == table.version:
+        return table
+    try:
+        opened = Table.open(table.place, "view", found.version)
+    except Exception as error:  # delta-rs has no one class for a version it cannot build
+        raise expired(table.place, f"version {found.version} cannot be read: {error}") from error
+    if opened is None:
+        raise expired(table.place, f"version {found.version} is gone")
+    return opened
+
+
+def names_of(schema: Schema) -> list[str]:
+    """True names of a schema's columns."""
+    return [column.name for column in schema]

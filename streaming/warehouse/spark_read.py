@@ -1,0 +1,66 @@
+"""A state of a view as a Spark DataFrame: the same states as `snapshot`, read by the executors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streaming.algebra.tree import column_name
+from streaming.warehouse.epoch import Runs
+from streaming.warehouse.names import distinct_names, physical_names
+from streaming.warehouse.snapshot import State
+from streaming.warehouse.table import Table, ViewTable
+
+_COPIES = "_copies"
+
+
+def frame(spark: SparkSession, state: State, view: ViewTable) -> DataFrame:
+    """The view's rows at a state, duplicates expanded, with true column names.
+
+    Names that differ only in case get their physical names, because Spark ignores case.
+    """
+    rows = _positional(_read(spark, state.table, view), view, F.col("_n"))
+    if not state.exact and state.changes is not None:
+        rows = _adjusted(spark, rows, state, state.changes, view)
+    if not view.key or not state.exact:
+        repeated = F.explode(F.sequence(F.lit(1), F.col(_COPIES).cast("int")))
+        rows = rows.withColumn("_copy", repeated)
+    names = distinct_names([column.name for column in view.schema])
+    return rows.select(*(F.col(column_name(at)).alias(name) for at, name in enumerate(names)))
+
+
+def _read(spark: SparkSession, table: Table, view: ViewTable) -> DataFrame:
+    reader = spark.read.format("delta").option("versionAsOf", table.version)
+    return reader.load(table.place.uri).where(F.col("view") == view.name)
+
+
+def _positional(rows: DataFrame, view: ViewTable, copies: Column) -> DataFrame:
+    inner = physical_names([column.name for column in view.schema])
+    fields = [
+        F.col(f"`{view.struct}`").getField(name).alias(column_name(at))
+        for at, name in enumerate(inner)
+    ]
+    return rows.select(*fields, copies.alias(_COPIES))
+
+
+def _adjusted(
+    spark: SparkSession, rows: DataFrame, state: State, changes: Table, view: ViewTable
+) -> DataFrame:
+    number = F.col("number")
+    covered = _inside(number, state.epoch.covered)
+    forward = (number <= state.number) & ~covered
+    backward = (number > state.number) & covered
+    sign = F.when(forward, F.col("multiplicity")).otherwise(-F.col("multiplicity"))
+    found = _read(spark, changes, view).where(forward | backward)
+    both = rows.unionByName(_positional(found, view, sign))
+    columns: Sequence[str] = [column_name(at) for at in range(len(view.schema))]
+    return both.groupBy(*columns).agg(F.sum(_COPIES).alias(_COPIES)).where(F.col(_COPIES) > 0)
+
+
+def _inside(number: Column, runs: Runs) -> Column:
+    inside = F.lit(False)
+    for first, last in runs:
+        inside = inside | number.between(first, last)
+    return inside

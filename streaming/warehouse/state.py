@@ -1,0 +1,202 @@
+"""The group table's part of a commit: from a view's delta to the files that leave and come.
+
+Planning reads and checks; writing writes. The numbers of copies a plan ends with are absolute, so the
+same plan serves the writer in the driver and Spark's MERGE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from streaming.errors import FrescoError
+from streaming.warehouse.changelog import struct_column
+from streaming.warehouse.files import Action, Place, read_file, write_file
+from streaming.warehouse.net import net_changes
+from streaming.warehouse.rewrite import (
+    IdIndex,
+    Integers,
+    Located,
+    id_prefixes,
+    locate,
+    replaced,
+)
+from streaming.warehouse.table import FileEntry, ViewTable, struct_field
+
+STATE_STATS = ("_id",)
+SMALL_VIEW = 1 << 20
+"""A view of at most this many bytes is rewritten as one file whenever it changes."""
+LARGEST_FILE = 64 << 20
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """One view's part of a commit.
+
+    Attributes:
+        fresh: `_id` (ascending), `_n`, struct: the changed rows as they will be; `_n` 0 when gone.
+        located: where they are now.
+        files: the view's files before the commit.
+    """
+
+    view: ViewTable
+    fresh: pa.Table
+    located: Located
+    files: tuple[FileEntry, ...]
+
+    @property
+    def final(self) -> Integers:
+        """Copies of each changed row after the commit."""
+        copies: Integers = self.fresh.column("_n").to_numpy()
+        return copies
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files that will be replaced."""
+        return self.located.size
+
+
+def plan_change(
+    place: Place,
+    view: ViewTable,
+    delta: pa.Table,
+    files: Sequence[FileEntry],
+    index: IdIndex,
+    connection: duckdb.DuckDBPyConnection | None = None,
+) -> StateChange:
+    """Net a view's delta, find the changed rows, check multiplicities.
+
+    Raises:
+        FrescoError: WAREHOUSE_NEGATIVE when a retraction has no row to take away;
+            WAREHOUSE_KEY when two rows would share one key.
+    """
+    own = tuple(one for one in files if one.partition == view.name)
+    net = net_changes(delta, len(view.schema), view.key, connection)
+    ids = _one_array(net.column("_id"))
+    located = locate(place, own, ids, index)
+    minus = net.column("minus").to_numpy()
+    final = located.existing + net.column("plus").to_numpy() - minus
+    _check(view, ids, located.existing - minus, final)
+    rows = delta.take(net.column("row"))
+    fresh = pa.table(
+        {
+            "_id": ids,
+            "_n": pa.array(final, pa.int64()),
+            view.struct: struct_column(view.name, view.schema, rows),
+        }
+    )
+    return StateChange(view, fresh, located, own)
+
+
+def _check(view: ViewTable, ids: pa.Array, left: Integers, final: Integers) -> None:
+    short = np.flatnonzero(left < 0)
+    if view.key:
+        failing, lowest = short, left
+    else:
+        failing, lowest = np.flatnonzero(final < 0), final
+    if len(failing):
+        at = int(failing[0])
+        raise FrescoError(
+            "WAREHOUSE_NEGATIVE",
+            f"row {ids[at].as_py()} would be there {int(lowest[at])} times "
+            f"({len(failing)} rows below zero)",
+            where=view.name,
+            todo="the view's deltas retract rows it never had; run `fresco verify`",
+        )
+    many = np.flatnonzero(final > 1) if view.key else np.empty(0, np.int64)
+    if len(many):
+        raise FrescoError(
+            "WAREHOUSE_KEY",
+            f"key {ids[int(many[0])].as_py()} would have {int(final[many[0]])} rows",
+            where=view.name,
+            todo="the view's key does not identify its rows; run `fresco verify`",
+        )
+
+
+def write_change(place: Place, plan: StateChange, file_bytes: int, index: IdIndex) -> list[Action]:
+    """Write the files that replace what a plan changes; the actions for the commit.
+
+    Args:
+        file_bytes: smallest target size of a file.
+    """
+    arrived = plan.fresh.filter(pa.array((plan.located.existing == 0) & (plan.final > 0)))
+    total = sum(one.size for one in plan.files)
+    target = target_bytes(total, file_bytes)
+    if plan.files and total <= SMALL_VIEW:
+        return _rewrite_whole(place, plan, arrived, target, index)
+    actions: list[Action] = []
+    for hit in plan.located.hits:
+        rows = replaced(
+            read_state(place, hit.entry, plan.view), hit, plan.final, plan.fresh
+        )
+        actions.append(hit.entry.removal("view"))
+        actions += write_sorted(place, plan.view, rows, target, index)
+        index.forget(hit.entry.path)
+    return actions + write_sorted(place, plan.view, arrived, target, index)
+
+
+def _rewrite_whole(
+    place: Place, plan: StateChange, arrived: pa.Table, target: int, index: IdIndex
+) -> list[Action]:
+    hits = {hit.entry.path: hit for hit in plan.located.hits}
+    if not hits and not arrived.num_rows:
+        return []
+    pieces = [arrived]
+    for entry in plan.files:
+        rows = read_state(place, entry, plan.view)
+        hit = hits.get(entry.path)
+        pieces.append(replaced(rows, hit, plan.final, plan.fresh) if hit else rows)
+        index.forget(entry.path)
+    rows = pa.concat_tables(pieces).sort_by("_id")
+    removals: list[Action] = [entry.removal("view") for entry in plan.files]
+    return removals + write_sorted(place, plan.view, rows, target, index)
+
+
+def target_bytes(view_bytes: int, smallest: int) -> int:
+    """Target size of a view's files: about 256 files for a view, between the two limits.
+
+    Small files make a change rewrite little; many files make the log long.
+    """
+    return min(max(smallest, view_bytes // 256), LARGEST_FILE)
+
+
+def read_state(place: Place, entry: FileEntry, view: ViewTable) -> pa.Table:
+    """A file's rows as `_id`, `_n` and the view's struct, whoever wrote it."""
+    rows = read_file(place, entry.path, ["_id", "_n", view.struct])
+    return rows.select(["_id", "_n", view.struct]).cast(_file_schema(view))
+
+
+def _file_schema(view: ViewTable) -> pa.Schema:
+    return pa.schema(
+        [("_id", pa.string()), ("_n", pa.int64()), struct_field(view.name, view.schema)]
+    )
+
+
+def write_sorted(
+    place: Place,
+    view: ViewTable,
+    rows: pa.Table,
+    target: int,
+    index: IdIndex,
+    data_change: bool = True,
+) -> list[Action]:
+    """Write rows sorted by `_id` as files of about `target` bytes, none when there are no rows."""
+    rows = rows.cast(_file_schema(view))
+    count = rows.num_rows
+    pieces = max(1, round(rows.nbytes * 0.6 / target))
+    step = -(-count // pieces) if count else 1
+    actions: list[Action] = []
+    for start in range(0, count, step):
+        piece = rows.slice(start, step)
+        action = write_file(place, piece, ("view", view.name), STATE_STATS, data_change)
+        index.remember(action.path, id_prefixes(_one_array(piece.column("_id"))))
+        actions.append(action)
+    return actions
+
+
+def _one_array(values: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)

@@ -1,0 +1,228 @@
+"""`<warehouse>/_updates`: every numbered update, the number map, and controls, in one Delta table.
+
+Partitioned by `relation`: `number`, `multiplicity`, one struct column per relation, and two partitions
+of Fresco's own: `_transactions` (number <-> source, transaction, position, commit time) and `_controls`
+(truncations). What the integrator learned in one step is appended in one commit under
+(`fresco/<pipeline>/updates`, sequence), so a repeated step adds nothing. View managers replay from here
+after a restart; `verify` recomputes from here; numbers below a bound are dropped by upkeep.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+
+from streaming.algebra.tree import MULTIPLICITY, NUMBER, Column, Relation, Schema
+from streaming.errors import FrescoError
+from streaming.messages import Control
+from streaming.warehouse.changelog import check_delta, read_numbered, struct_column
+from streaming.warehouse.files import QUICK, Action, Place, delete_files, write_file
+from streaming.warehouse.names import physical_name
+from streaming.warehouse.table import Conflict, Table, TableOptions, ViewTable, struct_field
+
+FOLDER = "_updates"
+TRANSACTIONS = "_transactions"
+CONTROLS = "_controls"
+UPDATES_STATS = ("number",)
+TRANSACTIONS_SCHEMA: Schema = (
+    Column("source", "string"),
+    Column("transaction", "string"),
+    Column("position", "string"),
+    Column("committed_ms", "bigint"),
+)
+CONTROLS_SCHEMA: Schema = (Column("relation", "string"), Column("kind", "string"))
+_ATTEMPTS = 8
+
+
+def updates_schema(relations: Sequence[Relation]) -> pa.Schema:
+    """Schema of the updates table for these relations."""
+    head = [
+        pa.field("relation", pa.string()),
+        pa.field("number", pa.int64()),
+        pa.field("multiplicity", pa.int64()),
+        struct_field(TRANSACTIONS, TRANSACTIONS_SCHEMA),
+        struct_field(CONTROLS, CONTROLS_SCHEMA),
+    ]
+    return pa.schema([*head, *(struct_field(one.name, one.schema) for one in relations)])
+
+
+class UpdatesWriter:
+    """The integrator's writer of `_updates`."""
+
+    def __init__(
+        self,
+        warehouse: str,
+        pipeline: str,
+        relations: Sequence[Relation],
+        options: TableOptions | None = None,
+    ) -> None:
+        self._app = f"fresco/{pipeline}/updates"
+        self._relations: dict[str, Relation] = {}
+        self._pool = ThreadPoolExecutor(4, thread_name_prefix="updates")
+        self.table = Table.create(
+            Place.of(warehouse).below(FOLDER),
+            updates_schema(relations),
+            "relation",
+            UPDATES_STATS,
+            options or TableOptions(log_retention_hours=1, deleted_file_retention_hours=1),
+        )
+        self.add_relations(relations)
+
+    def add_relations(self, relations: Sequence[Relation]) -> None:
+        """Let the schema hold these relations too, or new columns at the end of known ones.
+
+        Raises FrescoError WAREHOUSE_SCHEMA when a column's type has changed.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                self.table.refresh()
+                self.table.add_columns(updates_schema(relations), None)
+                break
+            except Conflict:
+                continue
+        self._relations.update({one.name: one for one in relations})
+
+    def append(
+        self,
+        sequence: int,
+        updates: Mapping[str, pa.Table],
+        transactions: pa.Table | None = None,
+        controls: Sequence[Control] = (),
+        last: int | None = None,
+    ) -> bool:
+        """Append one step's updates; False when the sequence is there already.
+
+        Args:
+            sequence: the step's, 1, 2, ...
+            updates: relation -> its updates as a delta.
+            transactions: number, source, transaction, position, committed_ms.
+            last: the step's last number, for the commit's metadata.
+        Raises:
+            FrescoError: WAREHOUSE_SCHEMA, WAREHOUSE_CONFLICT.
+        """
+        rows = {name: self._file_rows(name, delta) for name, delta in updates.items()}
+        if transactions is not None:
+            rows[TRANSACTIONS] = _transaction_rows(transactions)
+        if controls:
+            rows[CONTROLS] = _control_rows(controls)
+        for _ in range(_ATTEMPTS):
+            self.table.refresh()
+            if self.table.committed(self._app) >= sequence:
+                return False
+            actions = self._write(rows)
+            metadata = json.dumps({"fresco_updates": sequence, "last": last})
+            try:
+                self.table.commit(actions, metadata, self._app, sequence)
+                return True
+            except Conflict:
+                delete_files(self.table.place, actions)
+        raise FrescoError(
+            "WAREHOUSE_CONFLICT",
+            f"step {sequence} met another commit {_ATTEMPTS} times in a row",
+            where=FOLDER,
+            todo="let nothing but Fresco write to the warehouse",
+        )
+
+    def _file_rows(self, name: str, delta: pa.Table) -> pa.Table:
+        if name not in self._relations:
+            raise FrescoError("WAREHOUSE_SCHEMA", "no such relation in _updates", where=name)
+        schema = self._relations[name].schema
+        delta = check_delta(ViewTable(name, schema), delta)
+        return pa.table(
+            {
+                "number": delta.column(NUMBER),
+                "multiplicity": delta.column(MULTIPLICITY),
+                physical_name(name): struct_column(name, schema, delta),
+            }
+        )
+
+    def _write(self, rows: Mapping[str, pa.Table]) -> list[Action]:
+        place = self.table.place
+
+        def one(item: tuple[str, pa.Table]) -> Action:
+            return write_file(place, item[1], ("relation", item[0]), UPDATES_STATS, compression=QUICK)
+
+        return list(self._pool.map(one, [item for item in rows.items() if item[1].num_rows]))
+
+    def close(self) -> None:
+        """Stop the pool's threads."""
+        self._pool.shutdown()
+
+
+def _transaction_rows(transactions: pa.Table) -> pa.Table:
+    struct = struct_field(TRANSACTIONS, TRANSACTIONS_SCHEMA)
+    arrays = [
+        transactions.column(inner.name).cast(inner.type).combine_chunks() for inner in struct.type
+    ]
+    return pa.table(
+        {
+            "number": transactions.column("number").cast(pa.int64()),
+            "multiplicity": pa.array([1] * transactions.num_rows, pa.int64()),
+            struct.name: pa.StructArray.from_arrays(arrays, fields=list(struct.type)),
+        }
+    )
+
+
+def _control_rows(controls: Sequence[Control]) -> pa.Table:
+    struct = struct_field(CONTROLS, CONTROLS_SCHEMA)
+    values = [{"relation": one.relation, "kind": one.kind} for one in controls]
+    return pa.table(
+        {
+            "number": pa.array([one.number for one in controls], pa.int64()),
+            "multiplicity": pa.array([1] * len(controls), pa.int64()),
+            struct.name: pa.array(values, struct.type),
+        }
+    )
+
+
+class UpdatesReader:
+    """Reads `_updates` at one version; `refresh` moves to the newest."""
+
+    def __init__(self, warehouse: str) -> None:
+        table = Table.open(Place.of(warehouse).below(FOLDER), "relation")
+        if table is None:
+            raise FrescoError(
+                "READ_NO_WAREHOUSE",
+                "there is no _updates table",
+                where=str(warehouse),
+                todo="give the folder that the pipeline's `warehouse` setting names",
+            )
+        self.table = table
+
+    def refresh(self) -> None:
+        """Move to the newest version."""
+        self.table.refresh()
+
+    def updates(
+        self,
+        name: str,
+        schema: Schema,
+        after: int,
+        upto: int,
+        columns: Sequence[int] | None = None,
+    ) -> pa.Table:
+        """A relation's updates with after < number <= upto, as a delta (unsorted).
+
+        Args:
+            schema: the relation's; columns it has and old files lack are null.
+            columns: positions to read, all when None; the others are left out.
+        """
+        return read_numbered(self.table, name, schema, after, upto, columns)
+
+    def transactions(self, after: int, upto: int) -> pa.Table:
+        """The number map: number, source, transaction, position, committed_ms; unsorted."""
+        found = read_numbered(self.table, TRANSACTIONS, TRANSACTIONS_SCHEMA, after, upto)
+        names = ["number", "_m", *(column.name for column in TRANSACTIONS_SCHEMA)]
+        return found.rename_columns(names).drop_columns(["_m"])
+
+    def controls(self, after: int, upto: int) -> list[Control]:
+        """The controls with after < number <= upto, in order."""
+        found = read_numbered(self.table, CONTROLS, CONTROLS_SCHEMA, after, upto)
+        rows = sorted(found.to_pylist(), key=lambda row: row[NUMBER])
+        return [
+            Control.model_validate({"number": row[NUMBER], "relation": row["c0"], "kind": row["c1"]})
+            for row in rows
+        ]

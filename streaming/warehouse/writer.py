@@ -1,0 +1,301 @@
+"""One warehouse transaction: all views of a group in one Delta commit, exactly once (DESIGN 8, 9).
+
+The steps, in this order, and why a crash between any two does no harm:
+
+1. Net the deltas per `_id`, find the rows they change, and check that no multiplicity falls below zero.
+   Nothing is written before all of this has passed.
+2. Append the changelog under (`fresco/<pipeline>/<group>/changes`, epoch).
+3. Commit the group table under (`fresco/<pipeline>/<group>/state`, epoch): the commit point. Readers of
+   the changelog go no further than this commit's covered numbers.
+
+A repeat finds its epoch in the handle it would commit with, and does nothing. A writer that was paused
+holds a stale handle: its commit conflicts, it reloads and decides again. A writer of an older start sees
+the newer generation in the last commit and is refused.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+
+from streaming.errors import FrescoError
+from streaming.warehouse.changelog import CHANGES_STATS, check_delta, write_changes
+from streaming.warehouse.epoch import Epoch
+from streaming.warehouse.files import Action, Place, delete_files, now_ms
+from streaming.warehouse.rewrite import IdIndex
+from streaming.warehouse.state import STATE_STATS, StateChange, plan_change, write_change
+from streaming.warehouse.table import (
+    Conflict,
+    Table,
+    TableOptions,
+    ViewTable,
+    changes_schema,
+    state_schema,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ATTEMPTS = 8
+
+
+@dataclass(frozen=True)
+class WriterOptions:
+    """How the writer works.
+
+    Attributes:
+        spark_bytes: when more bytes must be rewritten, and a session is given, Spark does it.
+        file_bytes: smallest target for a state file; grows with the view (see `state`).
+        threads: files written and read at the same time.
+    """
+
+    spark_bytes: int = 256 << 20
+    file_bytes: int = 1 << 20
+    threads: int = 4
+    table: TableOptions = field(default_factory=TableOptions)
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a commit came to.
+
+    Attributes:
+        repeated: the epoch was there already; nothing was done.
+        writer: "delta-rs" or "spark".
+        changes: rows appended to the changelog.
+        rewritten: bytes of the files replaced.
+        version: Delta version of the group table.
+    """
+
+    repeated: bool
+    writer: str
+    changes: int
+    rewritten: int
+    version: int
+
+
+class GroupWriter:
+    """The one writer of a merge group's tables; safe to call from several threads."""
+
+    def __init__(
+        self,
+        warehouse: str,
+        pipeline: str,
+        group: str,
+        views: Sequence[ViewTable],
+        options: WriterOptions | None = None,
+    ) -> None:
+        self.options = options or WriterOptions()
+        self.group = group
+        self.views = {view.name: view for view in views}
+        self.index = IdIndex()
+        self.lock = threading.Lock()
+        self._state_app = f"fresco/{pipeline}/{group}/state"
+        self._changes_app = f"fresco/{pipeline}/{group}/changes"
+        base = Place.of(warehouse)
+        self._warehouse = base
+        self._duck = duckdb.connect()
+        self._pool = ThreadPoolExecutor(self.options.threads, thread_name_prefix="warehouse")
+        self.state = Table.create(
+            base.below(group), state_schema(views), "view", STATE_STATS, self.options.table
+        )
+        self.changes = Table.create(
+            base.below(f"{group}_changes"),
+            changes_schema(views),
+            "view",
+            CHANGES_STATS,
+            self.options.table,
+        )
+        self.before_commit: Callable[[str], None] = lambda table: None
+        """Called with "changes" or "state" just before that commit: for scripted crashes."""
+
+    def last(self) -> Epoch | None:
+        """The newest epoch in the table."""
+        self.state.refresh()
+        return self.state.epoch()
+
+    def add_view(self, view: ViewTable) -> None:
+        """Give a view its column; its rows come with the next commit.
+
+        The column comes in a commit of its own without rows, with the last epoch's metadata: no
+        reader sees a difference. Raises FrescoError WAREHOUSE_SCHEMA when a column of that name
+        with other types is there (a dropped view's).
+        """
+        with self.lock:
+            for table, schema in (
+                (self.state, state_schema([view])),
+                (self.changes, changes_schema([view])),
+            ):
+                table.refresh()
+                table.add_columns(schema, table.metadata())
+            self.views[view.name] = view
+
+    def commit(
+        self,
+        changes: Mapping[str, pa.Table],
+        epoch: Epoch,
+        *,
+        drop: Sequence[str] = (),
+        spark: SparkSession | None = None,
+    ) -> Committed:
+        """Commit one warehouse transaction; without changes it only moves the numbers on.
+
+        Args:
+            changes: view -> its changes as a delta, numbers included.
+            epoch: the metadata; its number must be the one after the last.
+            drop: views whose rows leave the table in this commit.
+            spark: a session for changes that rewrite much.
+        Raises:
+            FrescoError: WAREHOUSE_NEGATIVE, WAREHOUSE_KEY, WAREHOUSE_SCHEMA, WAREHOUSE_FENCED,
+                WAREHOUSE_EPOCH (a gap), WAREHOUSE_CONFLICT; nothing became visible.
+        """
+        deltas = {
+            name: check_delta(self._view(name), delta)
+            for name, delta in sorted(changes.items())
+            if delta.num_rows
+        }
+        if epoch.written_ms is None:
+            epoch = replace(epoch, written_ms=now_ms())
+        with self.lock:
+            for _ in range(_ATTEMPTS):
+                try:
+                    return self._attempt(deltas, epoch, drop, spark)
+                except Conflict:
+                    continue
+        raise FrescoError(
+            "WAREHOUSE_CONFLICT",
+            f"epoch {epoch.epoch} met another commit {_ATTEMPTS} times in a row",
+            where=self.group,
+            todo="let nothing but Fresco write to the group's table",
+        )
+
+    def _view(self, name: str) -> ViewTable:
+        if name not in self.views:
+            raise FrescoError(
+                "WAREHOUSE_SCHEMA",
+                "the group has no such view",
+                where=name,
+                todo="add the view with `fresco view add`",
+            )
+        return self.views[name]
+
+    def _attempt(
+        self,
+        deltas: Mapping[str, pa.Table],
+        epoch: Epoch,
+        drop: Sequence[str],
+        spark: SparkSession | None,
+    ) -> Committed:
+        self.state.refresh()
+        self.changes.refresh()
+        if self.state.committed(self._state_app) >= epoch.epoch:
+            return Committed(True, "delta-rs", 0, 0, self.state.version)
+        self._check_epoch(epoch)
+        plans = self._plan_and_append(deltas, epoch)
+        rewritten = sum(plan.size for plan in plans)
+        if spark is not None and rewritten > self.options.spark_bytes:
+            self._merge_by_spark(spark, plans, epoch, drop)
+            writer = "spark"
+        else:
+            self._commit_state(plans, epoch, drop)
+            writer = "delta-rs"
+        rows = sum(delta.num_rows for delta in deltas.values())
+        return Committed(False, writer, rows, rewritten, self.state.version)
+
+    def _check_epoch(self, epoch: Epoch) -> None:
+        last = self.state.epoch()
+        if last is None:
+            return
+        if last.generation > epoch.generation:
+            raise FrescoError(
+                "WAREHOUSE_FENCED",
+                f"start {last.generation} holds the pipeline; this is start {epoch.generation}",
+                where=self.group,
+                todo="stop this service: another one has taken over",
+            )
+        if epoch.epoch != last.epoch + 1:
+            raise FrescoError(
+                "WAREHOUSE_EPOCH",
+                f"epoch {epoch.epoch} cannot follow epoch {last.epoch}",
+                where=self.group,
+                todo="the merge state is not that of this warehouse; restore both together",
+            )
+
+    def _plan_and_append(
+        self, deltas: Mapping[str, pa.Table], epoch: Epoch
+    ) -> list[StateChange]:
+        """Plan every view; write the changelog's files meanwhile; commit them when all plans hold."""
+        names = sorted(deltas, key=lambda name: -deltas[name].num_rows)
+        files = self.state.files()
+        planned = [
+            self._pool.submit(
+                plan_change,
+                *(self.state.place, self.views[name], deltas[name], files, self.index),
+                self._duck,
+            )
+            for name in names
+        ]
+        wanted = self.changes.committed(self._changes_app) < epoch.epoch
+        written = [
+            self._pool.submit(write_changes, self.changes.place, self.views[name], deltas[name])
+            for name in (names if wanted else ())
+        ]
+        actions = [future.result() for future in written]
+        try:
+            plans = [future.result() for future in planned]
+        except FrescoError:
+            delete_files(self.changes.place, actions)
+            raise
+        if actions:
+            self.before_commit("changes")
+            self._commit(self.changes, actions, epoch, self._changes_app)
+        return plans
+
+    def _commit_state(
+        self, plans: Sequence[StateChange], epoch: Epoch, drop: Sequence[str]
+    ) -> None:
+        place, size = self.state.place, self.options.file_bytes
+        written = self._pool.map(lambda plan: write_change(place, plan, size, self.index), plans)
+        actions: list[Action] = [action for actions in written for action in actions]
+        for name in drop:
+            actions += [one.removal("view") for one in self.state.files(name)]
+        self.before_commit("state")
+        self._commit(self.state, actions, epoch, self._state_app)
+
+    def _commit(
+        self, table: Table, actions: Sequence[Action], epoch: Epoch, application: str
+    ) -> None:
+        try:
+            table.commit(actions, epoch.to_json(), application, epoch.epoch)
+        except Conflict:
+            delete_files(table.place, actions)
+            raise
+
+    def _merge_by_spark(
+        self,
+        spark: SparkSession,
+        plans: Sequence[StateChange],
+        epoch: Epoch,
+        drop: Sequence[str],
+    ) -> None:
+        from streaming.warehouse.spark_merge import merge_by_spark
+
+        self.before_commit("state")
+        views = list(self.views.values())
+        merge_by_spark(
+            spark, self._warehouse, self.state, views, plans, drop, epoch, self._state_app
+        )
+        self.state.refresh()
+        if self.state.committed(self._state_app) < epoch.epoch:
+            raise Conflict("Spark's commit is not in the log")
+
+    def close(self) -> None:
+        """Stop the pool's threads."""
+        self._pool.shutdown()
+        self._duck.close()

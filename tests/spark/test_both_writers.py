@@ -1,0 +1,152 @@
+"""The writer in the driver and Spark's MERGE leave the same table (DESIGN 8)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming.embedded.jars import spark_jars
+from streaming.readers import Warehouse
+from streaming.warehouse.epoch import Epoch, next_epoch
+from streaming.warehouse.upkeep import Upkeep, UpkeepOptions
+from streaming.warehouse.writer import GroupWriter, WriterOptions
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+from warehouse_rows import BALANCE, LINES, ODD, delta, write_catalog
+
+VIEWS = [BALANCE, ODD, LINES]
+MOMENT = datetime(2024, 2, 29, 23, 59, 59, 123456, UTC)
+FIRST = datetime(1, 1, 1, tzinfo=UTC)
+
+
+def odd(number: int, copies: int, key: int | None, text: str | None, value: float | None) -> tuple:
+    return (
+        *(number, copies, key, text, value, MOMENT if key else FIRST, b"\x00\xff", date(1, 1, 1)),
+        *(key is None, -5, Decimal("12345678901234567890.0123456789"), MOMENT.replace(tzinfo=None)),
+        float("nan") if key == 2 else -0.0,
+    )
+
+
+def batches() -> list[dict[str, pa.Table]]:
+    """An initial state, updates, deletions, duplicates, NULLs, and a commit of numbers only."""
+    account = [(0, 1, at, Decimal(at)) for at in range(100)]
+    moved = [(1, sign, at, Decimal(at + (sign > 0))) for at in range(0, 100, 7) for sign in (-1, 1)]
+    closed = [(2, -1, 5, Decimal(5)), (2, 1, 500, Decimal(5))]
+    nan = float("nan")
+    return [
+        {
+            "balance": delta(BALANCE, account),
+            ODD.name: delta(ODD, [odd(0, 2, 1, "x", nan), odd(0, 1, None, None, None)]),
+            "lines": delta(LINES, [(0, 3, "same", 1), (0, 1, None, None), (0, 1, "", 0)]),
+        },
+        {
+            "balance": delta(BALANCE, moved + closed),
+            ODD.name: delta(ODD, [odd(1, -1, 1, "x", nan), odd(2, 1, 2, "é'\\", -0.0)]),
+            "lines": delta(LINES, [(1, -1, "same", 1), (2, -1, None, None), (2, 1, "", None)]),
+        },
+        {},
+        {"lines": delta(LINES, [(4, -2, "same", 1), (4, 4, "", 0)])},
+    ]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("fresco-test")
+        .config("spark.jars", ",".join(map(str, spark_jars())))
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config(
+            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        )
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.databricks.delta.snapshotPartitions", "1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark")))
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+def written(folder: Path, spark: SparkSession | None) -> GroupWriter:
+    options = WriterOptions(spark_bytes=-1)
+    writer = GroupWriter(str(folder), "bank", "g", VIEWS, options)
+    epoch: Epoch | None = None
+    for at, changes in enumerate(batches()):
+        epoch = next_epoch(epoch, "g", ((2 * at - 1 if at else 0, 2 * at),), written_ms=at)
+        done = writer.commit(changes, epoch, spark=spark)
+        assert done.writer == ("spark" if spark else "delta-rs") and not done.repeated
+        assert writer.commit(changes, epoch, spark=spark).repeated
+    write_catalog(folder, "g", VIEWS)
+    return writer
+
+
+def content(writer: GroupWriter) -> list[str]:
+    """Every row of the table as text that tells NULL, NaN and -0.0 apart."""
+    rows = writer.state.handle.to_pyarrow_table().to_pylist()
+    return sorted(json.dumps(row, default=repr, sort_keys=True) for row in rows)
+
+
+def test_the_same_batches_leave_the_same_table(tmp_path: Path, spark: SparkSession) -> None:
+    ours = written(tmp_path / "driver", None)
+    theirs = written(tmp_path / "spark", spark)
+    assert content(ours) == content(theirs)
+    assert fields(ours) == fields(theirs)
+    assert ours.state.metadata() == theirs.state.metadata()
+    assert ours.last() == theirs.last()
+    application = "fresco/bank/g/state"
+    assert ours.state.committed(application) == theirs.state.committed(application) == 4
+    assert properties(ours) == properties(theirs)
+
+
+def fields(writer: GroupWriter) -> dict[str, Any]:
+    schema = json.loads(writer.state.handle.schema().to_json())
+    return {field["name"]: field for field in schema["fields"]}
+
+
+def properties(writer: GroupWriter) -> tuple[object, ...]:
+    metadata, protocol = writer.state.handle.metadata(), writer.state.handle.protocol()
+    features = sorted(protocol.writer_features or []), sorted(protocol.reader_features or [])
+    return metadata.configuration, metadata.partition_columns, features
+
+
+def test_each_writer_goes_on_where_the_other_stopped(tmp_path: Path, spark: SparkSession) -> None:
+    mixed = GroupWriter(str(tmp_path / "w"), "bank", "g", VIEWS, WriterOptions(spark_bytes=-1))
+    alone = written(tmp_path / "driver", None)
+    epoch: Epoch | None = None
+    for at, changes in enumerate(batches()):
+        epoch = next_epoch(epoch, "g", ((2 * at - 1 if at else 0, 2 * at),), written_ms=at)
+        mixed.commit(changes, epoch, spark=spark if at % 2 else None)
+        Upkeep(mixed, options=UpkeepOptions(small_files=2)).run(60)
+    assert content(mixed) == content(alone)
+
+
+def test_spark_reads_every_state_as_the_reader_does(tmp_path: Path, spark: SparkSession) -> None:
+    written(tmp_path, None)
+    warehouse = Warehouse(tmp_path)
+    for number in (0, 1, 2, 5, 6):
+        for view in VIEWS:
+            frame = warehouse.spark(spark, view.name, transaction=number)
+            ours = warehouse.read(view.name, transaction=number)
+            assert lines(frame.toArrow()) == lines(ours), (view.name, number)
+    assert warehouse.register(spark, ["balance", "lines"], transaction=1) == 1
+    joined = "SELECT sum(total), (SELECT count(*) FROM lines) FROM balance"
+    assert [tuple(row) for row in spark.sql(joined).collect()] == [(Decimal(4965), 4)]
+
+
+def lines(rows: pa.Table) -> list[str]:
+    return sorted(repr(list(row.values())).replace("-0.0", "0.0") for row in rows.to_pylist())

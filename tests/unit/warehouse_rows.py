@@ -1,0 +1,62 @@
+"""Views and deltas for the warehouse's tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from streaming.algebra.tree import Column
+from streaming.algebra.types import delta_schema
+from streaming.warehouse.table import ViewTable
+
+BALANCE = ViewTable(
+    "balance",
+    (Column("account", "bigint"), Column("total", "decimal(18,2)")),
+    (0,),
+)
+ODD = ViewTable(
+    "Flow of, (money)",
+    (
+        Column("Id", "int"),
+        Column("id", "string"),
+        Column("a.b c;", "double"),
+        Column("at", "timestamp"),
+        Column("raw", "binary"),
+        Column("day", "date"),
+        Column("flag", "boolean"),
+        Column("tiny", "tinyint"),
+        Column("exact", "decimal(38,10)"),
+        Column("local", "timestamp_ntz"),
+        Column("single", "float"),
+    ),
+)
+LINES = ViewTable("lines", (Column("text", "string"), Column("number", "bigint")))
+
+
+def delta(view: ViewTable, rows: Sequence[Sequence[object]]) -> pa.Table:
+    """A delta from rows (number, multiplicity, value, ...)."""
+    schema = delta_schema(view.schema)
+    columns = [
+        pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def write_catalog(warehouse: Path, group: str, views: Sequence[ViewTable]) -> None:
+    """A catalog with these views, as `streaming.catalog` writes it."""
+    entries = [
+        {
+            "name": view.name,
+            "group": group,
+            "schema": [{"name": one.name, "type": one.type} for one in view.schema],
+            "key": list(view.key),
+        }
+        for view in views
+    ]
+    folder = warehouse / "_catalog"
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"views": entries, "relations": []})
+    (folder / "views.json").write_text(text)

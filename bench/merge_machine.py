@@ -2,7 +2,7 @@
 
 Run: python -m bench.merge_machine [--long]. Messages are made before the clock starts. Two loads
 with ten complete views: one REL set for all ("equal"), and no two neighbours alike ("mixed"); lists
-of 10,000 numbers. `--long` goes up to 10^7 transactions of the equal load and 10^6 of the mixed one.
+of 10,000 numbers. `--long` goes up to 10^7 transactions, 10^6 of the mixed load.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.logging import RichHandler
+from rich.progress import Progress
 
 from streaming.errors import FrescoError
 
@@ -173,23 +174,43 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Recompute the views from the recorded updates and say which level they really have."""
+    from streaming.config import load_config
     from streaming.console.show import verdict_table
-    from streaming.verification import verify_pipeline, verify_sources
+    from streaming.runtime.plan import databases
+    from streaming.verify import verify_pipeline, verify_sources
 
     with _reported(as_json):
+        folder = _warehouse(config, warehouse)
         if source:
             if config is None:
                 raise FrescoError("CLI_OPTION", "--source needs the databases' connections",
                                   todo="pass --config")
-            verdict = verify_sources(config)
+            verdict = verify_sources(folder, databases(load_config(config)))
         else:
-            verdict = verify_pipeline(_warehouse(config, warehouse), sample=sample or None,
-                                      seed=seed, console=None if as_json else err)
+            with _progress(as_json) as progress:
+                verdict = verify_pipeline(folder, sample or None, seed, progress)
         if as_json:
             print(json.dumps(verdict.as_dict(), default=str))
         else:
             out.print(verdict_table(verdict))
     raise typer.Exit(0 if verdict.holds else 1)
+
+
+@contextmanager
+def _progress(as_json: bool) -> Any:
+    """A progress bar on standard error for long work; None for programs."""
+    if as_json:
+        yield None
+        return
+    with Progress(console=err, transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def show(group: str, done: int, total: int) -> None:
+            if group not in tasks:
+                tasks[group] = bar.add_task(f"group {group}", total=total)
+            bar.update(tasks[group], completed=done)
+
+        yield show
 
 
 @app.command()

@@ -1,8 +1,9 @@
 """The configuration of a pipeline: one YAML file, checked whole before anything starts (DESIGN 13).
 
-`${VAR}` and `${VAR:-default}` are replaced from the environment, and any `<name>_file` beside a secret
-names a file that holds it. Unknown keys are refused with the nearest valid one. Secrets are
-`SecretStr`, so that printing a configuration never shows them.
+`${VAR}` and `${VAR:-default}` are replaced from the environment, and `connection_file` names a file
+that holds a connection. Unknown keys are refused with the nearest valid one. Secrets are
+`SecretStr`, so that printing a configuration never shows them, and no error repeats what stood in
+the file.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Name = Annotated[str, AfterValidator(_checked_name)]
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class Kafka(Section):
@@ -49,8 +50,8 @@ class Kafka(Section):
     bootstrap: str = "localhost:9092"
     options: dict[str, SecretStr] = Field(default_factory=dict)
     """Kafka client properties (`security.protocol`, `sasl.jaas.config`, ...) for every client."""
-    replication: int = Field(1, ge=1)
-    retention_hours: int = Field(168, ge=1)
+    replication: Annotated[int, Field(ge=1)] = 1
+    retention_hours: Annotated[int, Field(ge=1)] = 168
     create_source_topics: bool = False
     """Create a captured table's topic when it is missing (Debezium does at its first event)."""
 
@@ -64,6 +65,7 @@ class Source(Section):
     connection: SecretStr | None = None
     """postgresql:// URL of a reader of the catalog; schemas come from it when given."""
     connection_file: Path | None = None
+    """A file that holds the URL instead, and nothing else."""
     tables: dict[str, str]
     """Name in views -> captured table, `schema.table`."""
     columns: dict[str, dict[str, str]] = Field(default_factory=dict)
@@ -78,31 +80,49 @@ class Source(Section):
     full_rows: bool | None = None
     """Asserts full row images where no connection can be asked."""
 
+    @model_validator(mode="after")
+    def _has_one_connection(self) -> Source:
+        if self.connection is not None and self.connection_file is not None:
+            raise ValueError("give connection or connection_file, not both")
+        return self
+
     def secret(self) -> str | None:
-        """The connection URL in clear, or None."""
+        """The connection URL in clear, or None.
+
+        Raises:
+            FrescoError: CONFIG_FILE when `connection_file` cannot be read.
+        """
         if self.connection_file is not None:
-            return self.connection_file.read_text(encoding="utf-8").strip()
+            try:
+                return self.connection_file.read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise FrescoError(
+                    "CONFIG_FILE",
+                    f"connection_file cannot be read: {type(error).__name__}",
+                    where=str(self.connection_file),
+                    todo="write the connection's URL into this file, readable for this user",
+                ) from None
         return self.connection.get_secret_value() if self.connection else None
 
 
 class Metrics(Section):
     host: str = "127.0.0.1"
-    port: int = Field(9464, ge=0, le=65535)
+    port: Annotated[int, Field(ge=0, le=65535)] = 9464
     """0 takes a free port."""
 
 
 class Limits(Section):
     """Sizes that bound memory and decide between the driver and Spark."""
 
-    offsets_per_batch: int = Field(400_000, ge=1)
-    driver_rows: int = Field(20_000_000, ge=0)
+    offsets_per_batch: Annotated[int, Field(ge=1)] = 400_000
+    driver_rows: Annotated[int, Field(ge=0)] = 20_000_000
     """Rows of state and delta a view may hold in the driver (DuckDB); above it, Spark."""
-    rewrite_bytes: int = Field(256 << 20, ge=0)
+    rewrite_bytes: Annotated[int, Field(ge=0)] = 256 << 20
     """Bytes of files a commit may rewrite by delta-rs; above it, Spark MERGE."""
-    checkpoint_batches: int = Field(50, ge=1)
+    checkpoint_batches: Annotated[int, Field(ge=1)] = 50
     """A view manager folds its state after so many batches with rows."""
-    global_timeout_ms: int = Field(300_000, ge=1)
-    max_unit: int = Field(1000, ge=1)
+    global_timeout_ms: Annotated[int, Field(ge=1)] = 300_000
+    max_unit: Annotated[int, Field(ge=1)] = 1000
     """Source transactions that may become one unit before they are released as local."""
 
 
@@ -112,15 +132,15 @@ class Config(Section):
     pipeline: Name
     warehouse: Path
     views: Path
-    kafka: Kafka = Field(default_factory=Kafka)
+    kafka: Kafka = Kafka()
     sources: dict[Name, Source]
     grouping: Literal["single", "disjoint"] = "single"
     transactions_span: list[list[str]] = Field(default_factory=list)
     on_span: Literal["halt", "warn"] = "halt"
     batching: Literal["greedy", "none"] = "greedy"
-    metrics: Metrics = Field(default_factory=Metrics)
-    limits: Limits = Field(default_factory=Limits)
-    spark: dict[str, str] = Field(default_factory=dict)
+    metrics: Metrics = Metrics()
+    limits: Limits = Limits()
+    spark: dict[str, str] = Field(default_factory=dict, repr=False)
     """Spark properties, over Fresco's own."""
 
     @model_validator(mode="after")
@@ -147,14 +167,15 @@ def load_config(path: str | Path) -> Config:
     file = Path(path)
     if not file.is_file():
         raise FrescoError(
-            "CONFIG_MISSING", "there is no such configuration file", where=str(file),
+            "CONFIG_MISSING",
+            "there is no such configuration file",
+            where=str(file),
             todo="pass --config with the path of a pipeline's YAML file",
         )
     try:
         raw = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise FrescoError("CONFIG_SYNTAX", f"not YAML: {error}", where=str(file),
-                          todo="mend the file") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise _not_yaml(error, file) from None
     return parse_config(raw, folder=file.resolve().parent, where=str(file))
 
 
@@ -165,15 +186,43 @@ def parse_config(raw: Any, *, folder: Path, where: str = "configuration") -> Con
         FrescoError: CONFIG_VARIABLE, CONFIG_KEY or CONFIG_VALUE.
     """
     if not isinstance(raw, dict):
-        raise FrescoError("CONFIG_VALUE", "a configuration is a mapping of keys", where=where,
-                          todo="see conf/bank.yaml for an example")
+        raise FrescoError(
+            "CONFIG_VALUE",
+            "a configuration is a mapping of keys",
+            where=where,
+            todo="see conf/bank.yaml for an example",
+        )
     values = _substitute(raw, where)
     try:
         config = Config.model_validate(values)
     except ValidationError as error:
         raise _explain(error, where) from error
-    resolved = {"warehouse": folder / config.warehouse, "views": folder / config.views}
+    resolved = {
+        "warehouse": folder / config.warehouse,
+        "views": folder / config.views,
+        "sources": {name: _resolved(source, folder) for name, source in config.sources.items()},
+    }
     return config.model_copy(update=resolved)
+
+
+def _resolved(source: Source, folder: Path) -> Source:
+    if source.connection_file is None:
+        return source
+    return source.model_copy(update={"connection_file": folder / source.connection_file})
+
+
+def _not_yaml(error: yaml.YAMLError | UnicodeDecodeError, file: Path) -> FrescoError:
+    """Says what and where, without the line itself: it may hold a secret."""
+    what, place = "not UTF-8 text", ""
+    if isinstance(error, yaml.MarkedYAMLError):
+        what = str(error.problem)
+        if error.problem_mark is not None:
+            place = f", line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}"
+    elif isinstance(error, yaml.YAMLError):
+        what = "a character that YAML does not allow"
+    return FrescoError(
+        "CONFIG_SYNTAX", f"not YAML: {what}", where=f"{file}{place}", todo="mend the file"
+    )
 
 
 def _substitute(value: Any, where: str) -> Any:
@@ -189,32 +238,48 @@ def _substitute(value: Any, where: str) -> Any:
         name, default = match.group(1), match.group(2)
         found = os.environ.get(name, default)
         if found is None:
-            raise FrescoError("CONFIG_VARIABLE", f"the environment variable {name} is not set",
-                              where=where, todo=f"export {name}=... or write ${{{name}:-default}}")
+            raise FrescoError(
+                "CONFIG_VARIABLE",
+                f"the environment variable {name} is not set",
+                where=where,
+                todo=f"export {name}=... or write ${{{name}:-default}}",
+            )
         return found
 
     return _VARIABLE.sub(replace, value)
 
 
 def _explain(error: ValidationError, where: str) -> FrescoError:
-    """The first mistake in the reader's words, with the nearest valid key for an unknown one."""
-    first = error.errors()[0]
+    """One mistake in the reader's words, with the nearest valid key for an unknown one.
+
+    An unknown key comes first: a key that is missing is often one that is misspelt.
+    """
+    found = error.errors(include_input=False)
+    first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         valid = _keys_at(first["loc"][:-1])
         key = str(first["loc"][-1])
         near = difflib.get_close_matches(key, valid, n=1)
         advice = f"did you mean '{near[0]}'?" if near else f"valid keys: {', '.join(valid)}"
-        return FrescoError("CONFIG_KEY", f"unknown key '{key}'", where=f"{where}: {place}",
-                           todo=advice)
-    return FrescoError("CONFIG_VALUE", first["msg"], where=f"{where}: {place}",
-                       todo="see the README, \"Configuration\"")
+        return FrescoError(
+            "CONFIG_KEY", f"unknown key '{key}'", where=f"{where}: {place}", todo=advice
+        )
+    return FrescoError(
+        "CONFIG_VALUE",
+        first["msg"],
+        where=f"{where}: {place}",
+        todo='see the README, "Configuration"',
+    )
 
 
 def _keys_at(location: tuple[int | str, ...]) -> list[str]:
     """Valid keys of the section at a location of the configuration."""
     sections: dict[str, type[Section]] = {
-        "kafka": Kafka, "sources": Source, "metrics": Metrics, "limits": Limits,
+        "kafka": Kafka,
+        "sources": Source,
+        "metrics": Metrics,
+        "limits": Limits,
     }
     model = sections.get(str(location[0]), Config) if location else Config
     return sorted(model.model_fields)

@@ -1,10 +1,11 @@
-"""SQL that gives each view of a warehouse its own name and plain columns, for engines of the user's.
+"""SQL that gives each view of a warehouse its own name and plain columns, for engines of the
+user's.
 
-The statements read the group's one Delta table, expand duplicates by `_n`, and give the columns their
-true names back; where an engine ignores case and two names differ in nothing else, the physical names.
-Whether two of the views in one query show one state is the engine's matter: Spark pins one version of a
-table per query, DuckDB per transaction when the table is attached (two `delta_scan`s in one query can
-differ), Trino per query.
+The statements read the group's one Delta table, expand duplicates by `_n`, and give the columns
+their true names back; where an engine ignores case and two names differ in nothing else, the
+physical names. Whether two of the views in one query show one state is the engine's matter: Spark
+pins one version of a table per query, DuckDB per transaction when the table is attached (two
+`delta_scan`s in one query can differ), Trino per query.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def ddl(warehouse: str, engine: str) -> list[str]:
 def _spark(place: Place, catalog: Described) -> list[str]:
     statements = []
     for name, view in sorted(catalog.views.items()):
-        fields = _fields(view, "`", lambda inner, s=view.struct: f"{_q(s, '`')}.{_q(inner, '`')}")
+        fields = _fields(view, "`", f"{_q(view.struct, '`')}.")
         table = f"delta.{_q(f'{place.uri}/{catalog.groups[name]}', '`')}"
         copies = "" if view.key else " LATERAL VIEW explode(sequence(1, CAST(_n AS INT))) AS _copy"
         statements.append(
@@ -57,10 +58,10 @@ def _duckdb(place: Place, catalog: Described) -> list[str]:
     ]
     for name, view in sorted(catalog.views.items()):
         table = f"{_q(_alias(catalog.groups[name]))}"
-        fields = _fields(view, '"', lambda inner, s=view.struct: f"{_q(s)}.{_q(inner)}")
+        fields = _fields(view, '"', f"t.{_q(view.struct)}.")
         statements.append(
             f"CREATE OR REPLACE TEMP VIEW {_q(name)} AS SELECT {fields} "
-            f"FROM {_duckdb_rows(view, table)} WHERE \"view\" = {_text(name)}"
+            f'FROM {_duckdb_rows(view, table)} AS t WHERE t."view" = {_text(name)}'
         )
     return statements
 
@@ -77,12 +78,12 @@ def _trino(place: Place, catalog: Described) -> list[str]:
         for group in groups
     ]
     for name, view in sorted(catalog.views.items()):
-        fields = _fields(view, '"', lambda inner, s=view.struct: f"t.{_q(s)}.{_q(inner)}")
+        fields = _fields(view, '"', f"t.{_q(view.struct)}.")
         copies = "" if view.key else " CROSS JOIN UNNEST(sequence(1, t._n)) AS copies (_copy)"
         statements.append(
             f"CREATE OR REPLACE VIEW delta.default.{_q(name)} AS SELECT {fields} "
             f"FROM delta.default.{_q(catalog.groups[name])} AS t{copies} "
-            f"WHERE t.\"view\" = {_text(name)}"
+            f'WHERE t."view" = {_text(name)}'
         )
     return statements
 
@@ -94,12 +95,12 @@ _ENGINES: dict[str, Callable[[Place, Described], list[str]]] = {
 }
 
 
-def _fields(view: ViewTable, mark: str, reference: Callable[[str], str]) -> str:
+def _fields(view: ViewTable, mark: str, struct: str) -> str:
     true = [column.name for column in view.schema]
     pairs: Sequence[tuple[str, str]] = list(
         zip(physical_names(true), distinct_names(true), strict=True)
     )
-    return ", ".join(f"{reference(inner)} AS {_q(name, mark)}" for inner, name in pairs)
+    return ", ".join(f"{struct}{_q(inner, mark)} AS {_q(name, mark)}" for inner, name in pairs)
 
 
 def _alias(group: str) -> str:

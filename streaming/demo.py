@@ -21,6 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
+from streaming.config import load_config
 from streaming.console.live import LiveBoard
 from streaming.embedded.bank import create_bank
 from streaming.embedded.description import DATABASES
@@ -30,12 +31,14 @@ from streaming.embedded.process import Command, ManagedProcess
 from streaming.embedded.stack import Stack
 from streaming.embedded.workload import Workload
 from streaming.errors import FrescoError
-from streaming.readers import Warehouse
-from streaming.verification import Verdict, verify_pipeline, verify_sources
+from streaming.runtime.plan import databases
+from streaming.verify import Verdict, verify_pipeline, verify_sources
 
 BANK = Path(__file__).resolve().parent.parent / "conf" / "bank.yaml"
 FIRST_EPOCH_SECONDS = 180.0
 REST_SECONDS = 120.0
+SAMPLE = 300
+"""Numbers that the final `verify` recomputes at most."""
 
 
 @dataclass(frozen=True)
@@ -141,9 +144,9 @@ def run_demo(
             wait_at_rest(bank, Marker.put(dsns))
             board.refresh()
         with console.status("verify: recomputing every view from the recorded updates"):
-            recorded = verify_pipeline(bank.warehouse, sample=300, seed=seed)
+            recorded = verify_pipeline(bank.warehouse, SAMPLE, seed)
         with console.status("verify --source: asking the databases"):
-            source = verify_sources(BANK)
+            source = verify_sources(bank.warehouse, databases(load_config(BANK)))
         verdict = DemoVerdict(recorded, source, board.states, board.moved, folder)
     _report(console, verdict, board)
     return verdict
@@ -228,7 +231,3 @@ def _report(console: Console, verdict: DemoVerdict, board: LiveBoard) -> None:
     mark = "[bold green]holds[/]" if verdict.holds else "[bold red]does not hold[/]"
     console.print(f"{verdict.states} published states, the sum moved in {verdict.moved}: {mark}")
 
-
-def warehouse_of(bank: BankStack) -> Warehouse:
-    """The reader of the demo's tables."""
-    return Warehouse(bank.warehouse)

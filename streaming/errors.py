@@ -1,4 +1,4 @@
-"""Errors a user can meet: each has a code, says what is wrong, where, and what to do (DESIGN 11)."""
+"""Errors a user can meet: each has a code, and says what, where and what to do (DESIGN 11)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ProtocolError(FrescoError):
     def __init__(self, machine: str, message: object, rule: str) -> None:
         super().__init__(
             f"PROTOCOL_{machine.upper()}",
-            f"{rule}; message: {message!r}",
+            f"{rule}; message: {message!r:.500}",
             where=machine,
             todo="this is a defect or a damaged topic; run `fresco doctor` and report it",
         )

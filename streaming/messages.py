@@ -1,8 +1,9 @@
 """Every message between stages, as pydantic models; machines exchange exactly these (DESIGN 10).
 
-A message travels as one Kafka record: the envelope in the headers, the body as JSON in the value. Row
-values are Arrow IPC streams inside the body (base64) up to `INLINE_LIMIT`, else a path to Parquet with
-row count and checksum. Numbers are the integrator's transaction numbers; 0 is the initial state.
+A message travels as one Kafka record: the envelope in the headers, the body as JSON in the value.
+Row values are Arrow IPC streams inside the body (base64) up to `INLINE_LIMIT`, else a path to
+Parquet with row count and checksum. Numbers are the integrator's transaction numbers; 0 is the
+initial state.
 """
 
 from __future__ import annotations
@@ -45,15 +46,20 @@ class RelRun(Frozen):
 
 
 class Control(Frozen):
-    """An update that only a holder of the relation can turn into rows (DESIGN 5)."""
+    """What a number holds for a relation beside rows (DESIGN 5, 11).
+
+    Attributes:
+        kind: `truncate`: only a holder of the relation can turn it into rows; `tainted`: records of
+            the relation could not be decoded, so views that use it stop before this number.
+    """
 
     number: int
     relation: str
-    kind: Literal["truncate"]
+    kind: Literal["truncate", "tainted"]
 
 
 class Rel(Frozen):
-    """The integrator's REL entries for [first..last], in order and without gaps; `last` is a cut."""
+    """The integrator's REL entries for [first..last], in order, without gaps; `last` is a cut."""
 
     type: Literal["rel"] = "rel"
     group: str

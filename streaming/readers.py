@@ -5,8 +5,9 @@
     warehouse.read("balance", transaction=1234)      # as of a source transaction
     warehouse.sql("SELECT sum(total) FROM balance JOIN flow USING (account)", time=noon)
 
-A read fixes one Delta version of the group's table before it reads anything, so no number of views, and
-no writer, can make it see two states (G6). Views are described by the catalog in the warehouse.
+A read fixes one Delta version of the group's table before it reads anything, so no number of
+views, and no writer, can make it see two states (G6). Views are described by the catalog in the
+warehouse.
 """
 
 from __future__ import annotations
@@ -130,7 +131,9 @@ class Warehouse:
         names = [self._known(view) for view in views]
         state = self._state(self._one_group(names), epoch, transaction, time)
         tables = {name: self._table(state, name, True) for name in names}
-        gone = {name: state.epoch.suspended[name] for name in names if name in state.epoch.suspended}
+        gone = {
+            name: state.epoch.suspended[name] for name in names if name in state.epoch.suspended
+        }
         return Snapshot(tables, state.number, state.epoch, gone)
 
     def sql(

@@ -1,8 +1,9 @@
-"""Rows on their way between stages: a small delta travels inside its message, a large one as Parquet.
+"""Rows on their way between stages: a small delta travels inside its message, a large one as
+Parquet.
 
-Inline rows are an Arrow IPC stream in base64, at most `INLINE_LIMIT` bytes of it; larger ones are staged
-under the warehouse once, with row count and checksum, and read column by column where they are used
-(DESIGN 10).
+Inline rows are an Arrow IPC stream in base64, at most `INLINE_LIMIT` bytes of it; larger ones are
+staged under the warehouse once, with row count and checksum, and read column by column where they
+are used (DESIGN 10).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Stage = Callable[[bytes], str]
 
 
 def pack(table: pa.Table, stage: Stage) -> Rows:
-    """A reference to the table: inline when its stream is at most `INLINE_LIMIT` bytes, else staged."""
+    """A reference to the table: inline up to `INLINE_LIMIT` bytes of stream, else staged."""
     if table.nbytes <= 4 * INLINE_LIMIT:
         stream = _stream(table)
         if len(stream) <= INLINE_LIMIT:

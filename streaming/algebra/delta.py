@@ -1,18 +1,18 @@
 """The delta rules: how a view changes, at every number, when its relations do (DESIGN 4 and 5).
 
-A rule maps a tree to a *plan*: again an expression, whose inputs are `Delta(R)` (the batch's signed rows,
-each with its transaction's number) and `Before(R)` (the bag as it stood before the batch). One plan does
-a whole batch; its result is separable at every number, which is what makes a complete view manager as
-fast as a batched one:
+A rule maps a tree to a *plan*: again an expression, whose inputs are `Delta(R)` (the batch's signed
+rows, each with its transaction's number) and `Before(R)` (the bag as it stood before the batch).
+One plan does a whole batch; its result is separable at every number, which is what makes a complete
+view manager as fast as a batched one:
 
 * Select, Project and Union are linear: rows keep their numbers.
-* Join is bilinear: dL x R_before + L_before x dR + dL x dR. Row l of dL stands in L from its number on,
-  row r of dR from its own, so the pair stands from the larger of the two.
-* Aggregate: the totals (count, count of non-NULLs, sum) of a group are linear in its rows, so the totals
-  after number n are those before the batch plus what the batch adds up to n. Under each number at which
-  the output row changes it goes out at -1 and in at +1.
-* Sums of floating-point numbers are not linear (they round), so an affected group is computed anew from
-  all its rows, in a fixed order, at each number at which it changes.
+* Join is bilinear: dL x R_before + L_before x dR + dL x dR. Row l of dL stands in L from its number
+  on, row r of dR from its own, so the pair stands from the larger of the two.
+* Aggregate: the totals (count, count of non-NULLs, sum) of a group are linear in its rows, so the
+  totals after number n are those before the batch plus what the batch adds up to n. Under each
+  number at which the output row changes it goes out at -1 and in at +1.
+* Sums of floating-point numbers are not linear (they round), so an affected group is computed anew
+  from all its rows, in a fixed order, at each number at which it changes.
 
 A *leaf* is one scan with the selection and the projection pushed down to it: what a view keeps of a
 relation. Everything here is pure; evaluators give plans their meaning.
@@ -26,7 +26,6 @@ from streaming.algebra.tree import (
     Aggregate,
     Col,
     Join,
-    Lit,
     Project,
     Scalar,
     Scan,
@@ -82,7 +81,8 @@ class Sum:
 class Match:
     """Pairs of a left and a right row, their multiplicities multiplied.
 
-    A pair's number is the larger of its rows' numbers, or the only one; no number if neither has one.
+    A pair's number is the larger of its rows' numbers, or the only one; no number if neither has
+    one.
     """
 
     left: Plan
@@ -95,7 +95,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Changes:
-    """The changes of an aggregate's rows under each number; `child` is None for no changed input."""
+    """The changes of an aggregate's rows under each number; `child` None: no changed input."""
 
     aggregate: Aggregate
     child: Plan | None
@@ -268,81 +268,3 @@ def has_numbers(plan: Plan) -> bool:
             return has_numbers(plan.parts[0])
         case Match():
             return has_numbers(plan.left) or has_numbers(plan.right)
-
-
-def is_net(plan: Plan) -> bool:
-    """Whether no two of the plan's rows have the same number and values, provably.
-
-    Netting a result costs a pass over all its columns; an aggregate's changes never need it.
-    """
-    match plan:
-        case Changes():
-            return True
-        case Filter():
-            return is_net(plan.child)
-        case Map():
-            kept = {e.position for e in plan.expressions if isinstance(e, Col)}
-            return is_net(plan.child) and kept >= set(range(_changes_width(plan.child)))
-        case Sum():
-            return all(is_net(part) for part in plan.parts) and _told_apart(plan.parts)
-        case _:
-            return False
-
-
-def _changes_width(plan: Plan) -> int:
-    match plan:
-        case Changes():
-            return len(plan.aggregate.schema)
-        case Filter():
-            return _changes_width(plan.child)
-        case Map():
-            return len(plan.expressions)
-        case Sum():
-            return _changes_width(plan.parts[0])
-        case _:
-            raise AssertionError("not a plan of changes")
-
-
-def _told_apart(parts: tuple[Plan, ...]) -> bool:
-    """Some column is a different constant in each part."""
-    constants = [_constants(part) for part in parts]
-    width = _changes_width(parts[0])
-    for position in range(width):
-        values = [c.get(position) for c in constants]
-        if all(isinstance(v, str | int) for v in values) and len(set(values)) == len(values):
-            return True
-    return False
-
-
-def _constants(plan: Plan) -> dict[int, object]:
-    match plan:
-        case Filter():
-            return _constants(plan.child)
-        case Map():
-            below = _constants(plan.child)
-            found: dict[int, object] = {}
-            for position, e in enumerate(plan.expressions):
-                if isinstance(e, Lit) and e.value is not None:
-                    found[position] = e.value
-                elif isinstance(e, Col) and e.position in below:
-                    found[position] = below[e.position]
-            return found
-        case Changes():
-            below = _tree_constants(plan.aggregate.child)
-            keys = plan.aggregate.keys
-            return {out: below[key] for out, key in enumerate(keys) if key in below}
-        case _:
-            return {}
-
-
-def _tree_constants(tree: Tree) -> dict[int, object]:
-    if isinstance(tree, Project):
-        below = _tree_constants(tree.child)
-        found: dict[int, object] = {}
-        for position, e in enumerate(tree.expressions):
-            if isinstance(e, Lit) and e.value is not None:
-                found[position] = e.value
-            elif isinstance(e, Col) and e.position in below:
-                found[position] = below[e.position]
-        return found
-    return _tree_constants(tree.child) if isinstance(tree, Select) else {}

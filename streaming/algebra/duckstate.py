@@ -1,8 +1,8 @@
 """Tables of a view in DuckDB: leaves as signed rows, aggregates as partial totals (see `program`).
 
 Tables only grow by appends. A leaf is folded when retractions have made enough of its rows useless,
-totals when partial rows outnumber the groups. Each row carries the hash of its values (of its keys, in
-totals), so that the few rows a batch needs are found by a pass over one column.
+totals when partial rows outnumber the groups. Each row carries the hash of its values (of its keys,
+in totals), so that the few rows a batch needs are found by a pass over one column.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from pathlib import Path
 import duckdb
 
 from streaming.algebra.delta import clustering, sums_round
+from streaming.algebra.leafdelta import bag_sql, listed
 from streaming.algebra.program import Program
-from streaming.algebra.totals import key_names, key_types, total_columns
+from streaming.algebra.totals import folded_totals_sql, key_names, key_types, total_columns
 from streaming.algebra.tree import MULTIPLICITY, Tree
 from streaming.algebra.types import duck_type
 
@@ -26,9 +27,9 @@ def leaf_columns(leaf: Tree) -> list[tuple[str, str]]:
     return [(f"c{i}", duck_type(column.type)) for i, column in enumerate(leaf.schema)]
 
 
-def listed(leaf: Tree) -> str:
-    """", c0, c1": a leaf's columns to follow others in a list."""
-    return "".join(f", {name}" for name, _ in leaf_columns(leaf))
+def quoted(path: Path) -> str:
+    """A path as an SQL text literal."""
+    return "'" + str(path).replace("'", "''") + "'"
 
 
 class DuckState:
@@ -66,14 +67,10 @@ class DuckState:
 
     # Statements -----------------------------------------------------------------------------------
 
-    def one(self, sql: str) -> tuple[int, ...]:
-        """The only row of a query."""
-        row = self.db.execute(sql).fetchone()
-        assert row is not None
-        return row
-
     def count(self, table: str, where: str = "TRUE") -> int:
-        return int(self.one(f"SELECT count(*) FROM {table} WHERE {where}")[0])
+        row = self.db.execute(f"SELECT count(*) FROM {table} WHERE {where}").fetchone()
+        assert row is not None
+        return int(row[0])
 
     def temporary(self, name: str, sql: str) -> None:
         """Make or replace a table that lives until the batch is advanced or discarded."""
@@ -116,58 +113,45 @@ class DuckState:
         self.db.execute(f"INSERT INTO t{j} SELECT *, hash({keys}) FROM ({sql}) u")
 
     def _fold(self) -> None:
-        for i in range(len(self.shape.leaves)):
+        for i, leaf in enumerate(self.shape.leaves):
             if self._garbage[i] > max(FOLD_LEAST, self.count(f"s{i}") // 4):
-                self._replace(f"s{i}", self.folded(i), lambda i=i: self._append_leaf(i, "folded"))
+                self._begin_fold(f"s{i}", bag_sql(leaf, f"s{i}"))
+                self._append_leaf(i, "folded")
+                self.db.execute("COMMIT")
                 self._garbage[i] = 0
         for j in self.totals:
             if self.count(f"t{j}") > FOLD_LEAST + 2 * self._groups[j]:
-                rows = "SELECT * FROM folded"
-                self._replace(f"t{j}", self._groups_of(j), lambda j=j: self._append_totals(j, rows))
+                aggregate = self.shape.aggregates[j]
+                self._begin_fold(f"t{j}", folded_totals_sql(aggregate, j, "duckdb"))
+                self._append_totals(j, "SELECT * FROM folded")
+                self.db.execute("COMMIT")
                 self._groups[j] = self.count(f"t{j}")
 
-    def _replace(self, table: str, sql: str, refill: object) -> None:
+    def _begin_fold(self, table: str, sql: str) -> None:
         self.temporary("folded", sql)
         self.db.execute("BEGIN")
         self.db.execute(f"DELETE FROM {table}")
-        refill()  # type: ignore[operator]
-        self.db.execute("COMMIT")
-
-    def folded(self, i: int) -> str:
-        """SQL of a leaf's bag, each distinct row once."""
-        names = listed(self.shape.leaves[i])
-        group = f" GROUP BY {names[2:]}" if names else ""
-        total = "CAST(SUM(s._multiplicity) AS BIGINT) AS _multiplicity"
-        return f"SELECT {total}{names} FROM s{i} s{group} HAVING SUM(s._multiplicity) <> 0"
-
-    def _groups_of(self, j: int) -> str:
-        aggregate = self.shape.aggregates[j]
-        keys = ", ".join(key_names(aggregate))
-        sums = ", ".join(f"SUM(t.{n}) AS {n}" for n, _ in total_columns(aggregate, "duckdb"))
-        alive = " HAVING SUM(t.n) <> 0" if aggregate.keys else ""
-        return f"SELECT {keys}, {sums} FROM t{j} t GROUP BY {keys}{alive}"
 
     # Durable form ---------------------------------------------------------------------------------
 
-    def export(self, folder: Path) -> list[str]:
-        """Write each leaf's bag, folded and clustered, as one Parquet file; names in leaf order."""
+    def export(self, folder: Path) -> list[list[str]]:
+        """Write each leaf's bag, folded and clustered, as Parquet; file names for each leaf."""
         order = clustering(self.tree)
         files = []
         for i, leaf in enumerate(self.shape.leaves):
-            positions = order.get(leaf, ())
-            by = ", ".join(f"c{p}" for p in positions) if positions else "_multiplicity"
-            path = str(folder / f"leaf{i}.parquet").replace("'", "''")
-            sql = f"SELECT * FROM ({self.folded(i)}) f ORDER BY {by}"
-            self.db.execute(f"COPY ({sql}) TO '{path}' (FORMAT parquet)")
-            files.append(f"leaf{i}.parquet")
+            by = ", ".join(f"f.c{p}" for p in order.get(leaf, ())) or MULTIPLICITY
+            name = f"leaf{i}.parquet"
+            sql = f"SELECT * FROM ({bag_sql(leaf, f's{i}')}) f ORDER BY {by}"
+            self.db.execute(f"COPY ({sql}) TO {quoted(folder / name)} (FORMAT parquet)")
+            files.append([name])
         return files
 
-    def load(self, files: list[Path]) -> None:
+    def load(self, files: list[list[Path]]) -> None:
         """Replace the leaves' tables by what `export` wrote; totals are rebuilt by `rebuild`."""
-        for i, path in enumerate(files):
-            name = str(path).replace("'", "''")
+        for i, paths in enumerate(files):
             self.db.execute(f"DELETE FROM s{i}")
-            self._append_leaf(i, f"read_parquet('{name}')")
+            if paths:
+                self._append_leaf(i, f"read_parquet([{', '.join(map(quoted, paths))}])")
             self._garbage[i] = 0
 
     def rebuild(self) -> None:

@@ -1,9 +1,9 @@
 """What every evaluator of a view can do, and what goes into it: one batch of numbered updates.
 
-An evaluator holds the bags of its view's leaves up to one number. `evaluate` computes the view's delta
-for a batch and changes nothing that lasts; `advance` makes the batch part of the state, once the
-manifest that carries the delta is durable; `discard` forgets it. Three implement this: `duck` in the
-driver, `spark` for what does not fit there, and the tests' `bag`.
+An evaluator holds the bags of its view's leaves up to one number. `evaluate` computes the view's
+delta for a batch and changes nothing that lasts; `advance` makes the batch part of the state, once
+the manifest that carries the delta is durable; `discard` forgets it. Three implement this: `duck`
+in the driver, `spark` for what does not fit there, and the tests' `bag`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
 from streaming.algebra.tree import Tree
 from streaming.errors import FrescoError
 
-Rows = pa.Table | Path
-"""A delta (`_number`, `_multiplicity`, c0..), in memory or as a Parquet file read column by column."""
+Rows: TypeAlias = pa.Table | Path
+"""A delta (`_number`, `_multiplicity`, c0..), in memory or as a Parquet file read column by column.
+"""
 
 
 class ViewError(FrescoError):
@@ -43,8 +44,8 @@ class Batch:
     Attributes:
         relations: pieces of rows by relation; all columns of the relation, by position. Rows of
             other numbers are skipped.
-        truncates: (number, relation): all rows that stood just before the number leave under it; rows
-            of the same number in `relations` come after it.
+        truncates: (number, relation): all rows that stood just before the number leave under it;
+            rows of the same number in `relations` come after it.
     """
 
     first: int
@@ -81,10 +82,10 @@ class Evaluator(Protocol):
     def rows(self) -> int:
         """Rows of state, for the choice of an evaluator."""
 
-    def export(self, folder: Path) -> list[str]:
-        """Write each leaf's bag, folded, as Parquet files into the folder; their names, in order."""
+    def export(self, folder: Path) -> list[list[str]]:
+        """Write each leaf's bag, folded, as Parquet into the folder; file names for each leaf."""
 
-    def load(self, files: list[Path], number: int) -> None:
+    def load(self, files: list[list[Path]], number: int) -> None:
         """Take over what `export` wrote, in its order, as the state at `number`."""
 
     def replay(self, batch: Batch) -> None:

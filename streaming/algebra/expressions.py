@@ -165,12 +165,17 @@ class Expressions:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return constant(node.this, "-")
         arg = self.build(node.this)
-        if isinstance(arg, Lit) and isinstance(arg.value, int | float | Decimal):
+        if isinstance(arg, Lit) and isinstance(arg.value, Decimal):
+            return Lit(arg.value.copy_negate(), arg.type)
+        if isinstance(arg, Lit) and isinstance(arg.value, int | float):
             return Lit(-arg.value, arg.type)
         return call("neg", arg)
 
     def _cast(self, node: exp.Cast) -> Scalar:
-        """CAST; sqlglot writes a number's suffix (1L) as one too, and that is a literal."""
+        """CAST; sqlglot writes a number's suffix (1L) as one too, and that is a literal.
+
+        A cast of an integer stays a Call here: beside a decimal, Spark types it unlike a literal.
+        """
         type_ = simple_type(node.to.sql(dialect="spark"))
         value = cast(self.build(node.this), type_)
         if isinstance(value, Lit) and type_ in INTEGRALS and not self._suffixed(node.this):
@@ -179,7 +184,7 @@ class Expressions:
 
     def _suffixed(self, node: exp.Expr) -> bool:
         end = node.meta.get("end")
-        return end is not None and self._text.sql[end + 1 : end + 2].isalpha()
+        return end is not None and self._text.sql[end : end + 1].isalpha()
 
     def _is(self, node: exp.Is) -> Scalar:
         value = self.build(node.this)

@@ -122,21 +122,21 @@ def _without(
 
 def _projected(facts: _Facts, expressions: tuple[Scalar, ...]) -> _Facts:
     kept: dict[int, int] = {}
+    copies: dict[int, int] = {}
     equal: list[int] = []
     constants: dict[int, object] = {}
     for position, expression in enumerate(expressions):
         source = _source(expression)
-        same = facts.equal[source] if source is not None else None
-        if isinstance(expression, Col) and same is not None:
-            equal.append(kept.get(same, position))
+        if source is not None:
+            kept.setdefault(facts.equal[source], position)
+        if isinstance(expression, Col):
+            equal.append(copies.setdefault(facts.equal[expression.position], position))
+            if expression.position in facts.constants:
+                constants[position] = facts.constants[expression.position]
         else:
             equal.append(position)
-        if same is not None:
-            kept.setdefault(same, position)
         if isinstance(expression, Lit) and expression.value is not None:
             constants[position] = expression.value
-        elif isinstance(expression, Col) and expression.position in facts.constants:
-            constants[position] = facts.constants[expression.position]
     key = None
     if facts.key is not None and all(facts.equal[p] in kept for p in facts.key):
         key = frozenset(kept[facts.equal[p]] for p in facts.key)

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 
+from streaming.algebra.casts import cast
 from streaming.algebra.tree import (
     Aggregate,
     Call,
@@ -73,8 +74,7 @@ def substituted(scalar: Scalar, values: Sequence[Scalar]) -> Scalar:
         case Lit():
             return scalar
         case Call():
-            args = tuple(substituted(arg, values) for arg in scalar.args)
-            return replace(scalar, args=args)
+            return _rebuilt(scalar, tuple(substituted(arg, values) for arg in scalar.args))
 
 
 def _moved(scalar: Scalar, places: dict[int, int]) -> Scalar:
@@ -84,7 +84,14 @@ def _moved(scalar: Scalar, places: dict[int, int]) -> Scalar:
         case Lit():
             return scalar
         case Call():
-            return replace(scalar, args=tuple(_moved(arg, places) for arg in scalar.args))
+            return _rebuilt(scalar, tuple(_moved(arg, places) for arg in scalar.args))
+
+
+def _rebuilt(call: Call, args: tuple[Scalar, ...]) -> Scalar:
+    """The call with other arguments; the cast of a literal becomes a literal."""
+    if call.function == "cast" and isinstance(args[0], Lit):
+        return cast(args[0], call.type)
+    return replace(call, args=args)
 
 
 # Selections down ----------------------------------------------------------------------------------

@@ -16,62 +16,28 @@ Project.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokens import Tokenizer
 
 from streaming.algebra.casts import cast
+from streaming.algebra.clauses import (
+    Query,
+    checked_condition,
+    refuse_clauses,
+    renamed,
+    unsupported_clause,
+)
 from streaming.algebra.expressions import Expressions
-from streaming.algebra.forbidden import forbidden
-from streaming.algebra.functions import call
+from streaming.algebra.from_clause import FromClause
 from streaming.algebra.grouping import grouped, has_aggregate
 from streaming.algebra.normal import normal
-from streaming.algebra.scope import Name, Scope, Text, lookup, nearest
-from streaming.algebra.tree import (
-    Call,
-    Col,
-    Column,
-    Join,
-    Project,
-    Relation,
-    Scalar,
-    Scan,
-    Select,
-    Tree,
-    Union,
-)
+from streaming.algebra.scope import Name, Scope, Text, nearest
+from streaming.algebra.tree import Call, Col, Column, Project, Relation, Scalar, Select, Tree, Union
 from streaming.algebra.types import NULL, common_type
 from streaming.errors import FrescoError
-
-_CLAUSES = {
-    "distinct": ("DISTINCT", "group by all columns instead"),
-    "limit": ("LIMIT", "a view has no order; limit it where it is read"),
-    "offset": ("OFFSET", "a view has no order; cut it where it is read"),
-    "order": ("ORDER BY", "a view has no order; sort it where it is read"),
-    "sort": ("SORT BY", "a view has no order; sort it where it is read"),
-    "cluster": ("CLUSTER BY", "remove it; the pipeline decides the layout"),
-    "distribute": ("DISTRIBUTE BY", "remove it; the pipeline decides the layout"),
-    "qualify": ("QUALIFY", "use WHERE or HAVING"),
-    "windows": ("WINDOW", "compute the window where the view is read"),
-    "laterals": ("LATERAL VIEW", "store the rows in a table of their own"),
-    "pivots": ("PIVOT", "write SUM(CASE WHEN ... END) per column"),
-    "hint": ("hints", "remove them; the pipeline plans its own work"),
-    "sample": ("TABLESAMPLE", "a sample has no source state; use WHERE"),
-    "version": ("VERSION AS OF", "a view is over the present; use AS OF when reading it"),
-    "when": ("TIMESTAMP AS OF", "a view is over the present; use AS OF when reading it"),
-    "by_name": ("UNION BY NAME", "use UNION ALL and put the columns in order"),
-    "joins": ("joins in parentheses", "write the joins one after the other in FROM"),
-}
-
-
-@dataclass(frozen=True)
-class Query:
-    """A parsed query: its tree, and each output column's name (None: it was given none)."""
-
-    tree: Tree
-    names: tuple[str | None, ...]
 
 
 def parse(sql: str, relations: Mapping[str, Relation], *, origin: str = "") -> Tree:
@@ -174,11 +140,11 @@ class _Parser:
 
     def __init__(self, text: Text, relations: Mapping[str, Relation]) -> None:
         self._text = text
-        self._relations = relations
+        self._from = FromClause(text, relations, self.query)
 
     def query(self, node: exp.Expr, ctes: Mapping[str, Query]) -> Query:
         """A SELECT, a UNION ALL, or either in parentheses."""
-        self._refuse_clauses(node)
+        refuse_clauses(self._text, node)
         ctes = self._with(node, ctes)
         match node:
             case exp.Subquery():
@@ -187,50 +153,24 @@ class _Parser:
                 return self._union(node, ctes)
             case exp.SetOperation():
                 name = "UNION" if isinstance(node, exp.Union) else node.key.upper()
-                raise self._unsupported(name, node, "only UNION ALL keeps a bag's duplicates")
+                raise unsupported_clause(
+                    self._text, name, node, "only UNION ALL keeps a bag's duplicates"
+                )
             case exp.Select():
                 return self._select(node, ctes)
         raise self._text.refusal("SQL_NOT_SELECT", "a view is one SELECT", node, "write a SELECT")
-
-    def _refuse_clauses(self, node: exp.Expr) -> None:
-        for key, (name, todo) in _CLAUSES.items():
-            value = node.args.get(key)
-            if (key == "joins" and isinstance(node, exp.Select)) or not value:
-                continue
-            if key == "distinct" and not isinstance(node, exp.Select):
-                continue
-            at = value[0] if isinstance(value, list) else value
-            raise self._unsupported(name, at if isinstance(at, exp.Expr) else node, todo)
-        known = {"with_", "expressions", "from_", "joins", "where", "group", "having", *_CLAUSES}
-        for key, value in node.args.items() if isinstance(node, exp.Select) else ():
-            if value and key not in known:
-                raise self._unsupported(key.strip("_").upper(), node, "remove it")
-
-    def _unsupported(self, name: str, node: exp.Expr, todo: str) -> FrescoError:
-        return self._text.refusal("SQL_UNSUPPORTED", f"{name} is not supported", node, todo)
 
     def _with(self, node: exp.Expr, ctes: Mapping[str, Query]) -> Mapping[str, Query]:
         clause = node.args.get("with_")
         if clause is None:
             return ctes
         if clause.args.get("recursive"):
-            raise self._unsupported("WITH RECURSIVE", clause, "write the joins out")
+            raise unsupported_clause(self._text, "WITH RECURSIVE", clause, "write the joins out")
         known = dict(ctes)
         for cte in clause.expressions:
             query = self.query(cte.this, known)
-            known[cte.alias.lower()] = self._renamed(query, cte)
+            known[cte.alias.lower()] = renamed(self._text, query, cte)
         return known
-
-    def _renamed(self, query: Query, node: exp.Expr) -> Query:
-        """The query with the column names that `AS t(a, b)` gives."""
-        alias = node.args.get("alias")
-        names = [c.name for c in alias.args.get("columns") or ()] if alias else []
-        if not names:
-            return query
-        if len(names) != len(query.names):
-            what = f"{len(names)} column names for {len(query.names)} columns"
-            raise self._text.refusal("SQL_COLUMN_COUNT", what, alias, "name every column")
-        return Query(query.tree, tuple(names))
 
     def _union(self, node: exp.Union, ctes: Mapping[str, Query]) -> Query:
         sides = self.query(node.this, ctes), self.query(node.expression, ctes)
@@ -263,122 +203,18 @@ class _Parser:
         schema = tuple(replace(c, type=t) for c, t in zip(tree.schema, types, strict=True))
         return Project(tree, tuple(columns), schema)
 
-    # FROM -----------------------------------------------------------------------------------------
-
-    def _from(self, node: exp.Select, ctes: Mapping[str, Query]) -> tuple[Tree, Scope]:
-        clause = node.args.get("from_")
-        if clause is None:
-            todo = "a view is over at least one relation"
-            raise self._unsupported("SELECT without FROM", node, todo)
-        tree, names = self._source(clause.this, ctes)
-        for join in node.args.get("joins") or ():
-            tree, names = self._join(tree, names, join, ctes)
-        return tree, Scope(names)
-
-    def _source(self, node: exp.Expr, ctes: Mapping[str, Query]) -> tuple[Tree, tuple[Name, ...]]:
-        """One item of FROM, its columns numbered from 0."""
-        self._refuse_clauses(node)
-        if isinstance(node, exp.Subquery):
-            query = self._renamed(self.query(node.this, self._with(node, ctes)), node)
-            qualifier: tuple[str, ...] = (node.alias,) if node.alias else ()
-        elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            query, qualifier = self._table(node, ctes)
-            query = self._renamed(query, node)
-        else:
-            word = self._text.word(node.this if isinstance(node, exp.Table) else node)
-            error = forbidden(word)
-            if error:
-                raise self._text.placed(error, node)
-            todo = "name a relation, or a subquery in parentheses"
-            raise self._unsupported(f"{word.upper()} in FROM", node, todo)
-        columns = zip(query.names, query.tree.schema, strict=True)
-        names = [Name(qualifier, name, Col(i, c.type)) for i, (name, c) in enumerate(columns)]
-        return query.tree, tuple(names)
-
-    def _table(self, node: exp.Table, ctes: Mapping[str, Query]) -> tuple[Query, tuple[str, ...]]:
-        parts = [part.name for part in node.parts]
-        name = ".".join(parts)
-        qualifier = (node.alias,) if node.alias else tuple(parts)
-        if len(parts) == 1 and name.lower() in ctes:
-            return ctes[name.lower()], qualifier
-        relation = lookup(name, self._relations)
-        if relation is None:
-            known = ", ".join(sorted(self._relations)[:20]) or "none"
-            todo = nearest(name, self._relations) or f"the pipeline's relations are: {known}"
-            what = f"no relation {name} in this pipeline"
-            raise self._text.refusal("SQL_UNKNOWN_RELATION", what, node, todo)
-        scan = Scan(relation.name, relation.schema)
-        return Query(scan, tuple(column.name for column in relation.schema)), qualifier
-
-    def _join(
-        self, left: Tree, names: tuple[Name, ...], node: exp.Join, ctes: Mapping[str, Query]
-    ) -> tuple[Tree, tuple[Name, ...]]:
-        kind = " ".join(str(node.args.get(k) or "") for k in ("method", "side", "kind")).split()
-        if kind not in ([], ["INNER"], ["CROSS"]):
-            todo = "only inner joins can be maintained so far; filter or union instead"
-            raise self._unsupported(f"{' '.join(kind)} JOIN", node, todo)
-        right, added = self._source(node.this, ctes)
-        width = len(left.schema)
-        added = tuple(
-            replace(n, column=Col(width + n.column.position, n.column.type)) for n in added
-        )
-        condition: Scalar | None = None
-        names, added, parts = self._using(names, added, node)
-        scope = Scope(names + added)
-        if node.args.get("on") is not None:
-            parts.append(self._condition(node.args["on"], Expressions(self._text, scope)))
-        for part in parts:
-            condition = part if condition is None else call("and", condition, part)
-        return Join(left, right, (), condition), scope.names
-
-    def _using(
-        self, names: tuple[Name, ...], added: tuple[Name, ...], node: exp.Join
-    ) -> tuple[tuple[Name, ...], tuple[Name, ...], list[Scalar]]:
-        """USING: equal columns, of which the left one comes first in `*` and has the bare name."""
-        parts: list[Scalar] = []
-        first: list[Name] = []
-        for identifier in node.args.get("using") or ():
-            sides = []
-            for scope in (Scope(names), Scope(added)):
-                found = scope.resolve([identifier.name])
-                if len(found) != 1:
-                    raise self._using_error(identifier, scope, len(found))
-                sides.append(found[0])
-            parts.append(
-                self._condition(identifier, None, call("=", sides[0].column, sides[1].column))
-            )
-            first.append(sides[0])
-            added = tuple(replace(n, visible=False) if n == sides[1] else n for n in added)
-        rest = tuple(n for n in names if n not in first)
-        return (*first, *rest), added, parts
-
-    def _using_error(self, node: exp.Expr, scope: Scope, count: int) -> FrescoError:
-        code = "SQL_AMBIGUOUS_COLUMN" if count else "SQL_UNKNOWN_COLUMN"
-        what = f"USING needs exactly one column {node.name} on each side"
-        return self._text.refusal(code, what, node, scope.nearest(node.name) or "use ON")
-
-    def _condition(
-        self, node: exp.Expr, build: Expressions | None, built: Scalar | None = None
-    ) -> Scalar:
-        if build is not None:
-            built = build.build(node)
-        assert built is not None
-        if built.type not in ("boolean", NULL):
-            what = f"a condition of type {built.type}"
-            raise self._text.refusal("SQL_TYPES", what, node, "write a comparison")
-        return cast(built, "boolean")
-
-    # SELECT ---------------------------------------------------------------------------------------
-
     def _select(self, node: exp.Select, ctes: Mapping[str, Query]) -> Query:
-        tree, scope = self._from(node, ctes)
+        tree, scope = self._from.build(node, ctes)
         plain = Expressions(self._text, scope)
         where = node.args.get("where")
         if where is not None:
             aggregate = where.find(exp.AggFunc)
             if aggregate is not None:
-                raise self._unsupported("an aggregate in WHERE", aggregate, "use HAVING")
-            tree = Select(tree, self._condition(where.this, plain))
+                raise unsupported_clause(
+                    self._text, "an aggregate in WHERE", aggregate, "use HAVING"
+                )
+            condition = checked_condition(self._text, plain.build(where.this), where.this)
+            tree = Select(tree, condition)
         if node.args.get("group") or node.args.get("having") or has_aggregate(node.expressions):
             result, outputs, names = grouped(self._text, scope, tree, node)
         else:
@@ -407,14 +243,14 @@ class _Parser:
 
     def _starred(self, item: exp.Expr, star: exp.Star, scope: Scope) -> tuple[Name, ...]:
         if any(star.args.values()):
-            raise self._unsupported("* EXCEPT", item, "name the columns")
+            raise unsupported_clause(self._text, "* EXCEPT", item, "name the columns")
         qualifier = [p.name for p in item.parts[:-1]] if isinstance(item, exp.Column) else []
         found = scope.starred(qualifier)
         if not found:
             what = f"nothing named {'.'.join(qualifier)} in FROM"
             known = [n.qualifier[-1] for n in scope.names if n.qualifier]
-            todo = nearest(qualifier[-1], known) if qualifier else "name the columns"
-            raise self._text.refusal("SQL_UNKNOWN_RELATION", what, item, todo)
+            todo = nearest(qualifier[-1], known) if qualifier else ""
+            raise self._text.refusal("SQL_UNKNOWN_RELATION", what, item, todo or "name the columns")
         return found
 
 

@@ -1,14 +1,15 @@
 """A delta plan as a sequence of SQL statements: one rule, two dialects.
 
-Each step names the rows that the next ones read, so that what several terms need is computed once and
-the engine knows its size. Tables that exist beforehand, with i a leaf's and j an aggregate's index:
+Each step names the rows that the next ones read, so that what several terms need is computed once
+and the engine knows its size. Tables that exist beforehand, with i a leaf's and j an aggregate's
+index:
 
     di  the batch's delta of a leaf       _number, _multiplicity, c0..
     si  the leaf's bag before the batch   _multiplicity, c0..
     tj  an aggregate's partial totals     see `totals`
 
-A join with the bag of an inner aggregate must not compute all its groups for a few keys, so the keys of
-the small side go down to the totals as a *limit*.
+A join with the bag of an inner aggregate must not compute all its groups for a few keys, so the
+keys of the small side go down to the totals as a *limit*.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ from streaming.algebra.delta import (
     leaves,
     sums_round,
 )
+from streaming.algebra.net import is_net
 from streaming.algebra.recompute import recomputed, recomputed_groups
 from streaming.algebra.renderings import Dialect
-from streaming.algebra.sql import scalar_sql
+from streaming.algebra.sql import cast_sql, scalar_sql
 from streaming.algebra.totals import (
     Step,
     additions,
@@ -44,14 +46,15 @@ from streaming.algebra.totals import (
     running,
     total_columns,
 )
-from streaming.algebra.tree import Aggregate, Col, Project, Scan, Select, Tree
+from streaming.algebra.tree import NUMBER, Aggregate, Col, Tree, column_name
 
 
 @dataclass(frozen=True)
 class Limit:
     """Only rows whose columns have a value found in a table: (column, the table's column) each.
 
-    For a join; for groups (`nulls`) rows with a NULL are kept too, as NULL is a group like any other.
+    For a join; for groups (`nulls`) rows with a NULL are kept too, as NULL is a group like any
+    other.
     """
 
     table: str
@@ -92,8 +95,8 @@ class Program:
     def plan(self, changed: frozenset[Tree]) -> Plan | None:
         """The view's delta plan; steps that the totals of inner aggregates need are made at once.
 
-        An inner aggregate can change under a join whose other side is still empty: the view then has
-        no changes from it, its totals do.
+        An inner aggregate can change under a join whose other side is still empty: the view then
+        has no changes from it, its totals do.
         """
         initial = self.start is not None
         for aggregate in self.aggregates:
@@ -136,6 +139,21 @@ class Program:
         self._made[plan] = made[-1].sql
         return made[-1].sql
 
+    def result(self, plan: Plan) -> str:
+        """SQL of the view's delta over the steps: typed, and net per (number, row)."""
+        sql = self.query(plan)
+        names = _columns(len(self._tree.schema))
+        typed = "".join(
+            f", {cast_sql(f'o.{n}', column.type, self.dialect)} AS {n}"
+            for n, column in zip(names, self._tree.schema, strict=True)
+        )
+        if is_net(plan):
+            return f"SELECT o._number, o._multiplicity{typed} FROM ({sql}) o"
+        by = ", ".join(f"o.{name}" for name in [NUMBER, *names])
+        sums = "CAST(SUM(o._multiplicity) AS BIGINT) AS _multiplicity"
+        having = "HAVING SUM(o._multiplicity) <> 0"
+        return f"SELECT o._number, {sums}{typed} FROM ({sql}) o GROUP BY {by} {having}"
+
     def query(self, plan: Plan, limit: Limit | None = None) -> str:
         """SQL that selects the plan's rows, at least those within the limit."""
         match plan:
@@ -152,8 +170,8 @@ class Program:
             case Groups():
                 return self._groups(plan.aggregate, limit)
             case Filter():
-                names = _columns(plan_width(plan.child))
-                condition = scalar_sql(plan.condition, self.dialect, [f"x.{n}" for n in names])
+                columns = [f"x.{name}" for name in _columns(plan_width(plan.child))]
+                condition = scalar_sql(plan.condition, self.dialect, columns)
                 return f"SELECT * FROM ({self.query(plan.child, limit)}) x WHERE {condition}"
             case Map():
                 return self._map(plan, limit)
@@ -166,13 +184,8 @@ class Program:
         names = [f"x.{n}" for n in _columns(plan_width(plan.child))]
         below = None
         if limit is not None:
-            below = limit.to(
-                [
-                    (e.position, other)
-                    for position, other in limit.pairs
-                    if isinstance(e := plan.expressions[position], Col)
-                ]
-            )
+            kept = [(plan.expressions[p], q) for p, q in limit.pairs]
+            below = limit.to([(e.position, q) for e, q in kept if isinstance(e, Col)])
         marks = ["x._number"] if has_numbers(plan) else []
         cells = [*marks, "x._multiplicity"]
         for position, e in enumerate(plan.expressions):
@@ -194,32 +207,32 @@ class Program:
         tests = [f"l.c{a} = r.c{b}" for a, b in plan.on]
         if plan.condition is not None:
             tests.append(scalar_sql(plan.condition, self.dialect, names))
-        join = f"({left}) l JOIN ({right}) r ON {' AND '.join(tests)}" if plan.on else (
-            f"({left}) l CROSS JOIN ({right}) r" + (f" WHERE {tests[0]}" if tests else "")
+        join = (
+            f"({left}) l JOIN ({right}) r ON {' AND '.join(tests)}"
+            if plan.on
+            else (f"({left}) l CROSS JOIN ({right}) r" + (f" WHERE {tests[0]}" if tests else ""))
         )
         return f"SELECT {', '.join(cells)} FROM {join}"
 
     def _operands(self, plan: Match, limit: Limit | None) -> tuple[str, str]:
         """Both sides' SQL; a side with numbers becomes a table and limits the side without."""
-        sides = []
-        for plan_side, other, pairs, offset in (
-            (plan.left, plan.right, plan.on, 0),
-            (plan.right, plan.left, tuple((b, a) for a, b in plan.on), plan.left_width),
-        ):
-            width = plan.left_width if offset == 0 else plan.right_width
-            if has_numbers(plan_side):
-                sides.append(f"SELECT * FROM {self.table(plan_side)}")
-            elif has_numbers(other):
-                own = Limit(self.table(other), pairs) if pairs else None
-                sides.append(self.query(plan_side, own))
-            else:
-                within = None
-                if limit is not None:
-                    within = limit.to(
-                        [(p - offset, q) for p, q in limit.pairs if 0 <= p - offset < width]
-                    )
-                sides.append(self.query(plan_side, within))
-        return sides[0], sides[1]
+        swapped = tuple((b, a) for a, b in plan.on)
+        left = self._operand(plan.left, plan.right, plan.on, limit)
+        if limit is not None:
+            width = plan.left_width
+            limit = limit.to([(p - width, q) for p, q in limit.pairs if p >= width])
+        return left, self._operand(plan.right, plan.left, swapped, limit)
+
+    def _operand(
+        self, plan: Plan, other: Plan, on: tuple[tuple[int, int], ...], limit: Limit | None
+    ) -> str:
+        if has_numbers(plan):
+            return f"SELECT * FROM {self.table(plan)}"
+        if has_numbers(other):
+            return self.query(plan, Limit(self.table(other), on) if on else None)
+        width = plan_width(plan)
+        within = limit and limit.to([pair for pair in limit.pairs if pair[0] < width])
+        return self.query(plan, within)
 
     def _groups(self, aggregate: Aggregate, limit: Limit | None) -> str:
         """An aggregate's rows before the batch, from its totals or its child's rows."""
@@ -236,7 +249,9 @@ class Program:
         tests = limit.tests("t.k") if limit is not None else []
         where = f" WHERE {' AND '.join(tests)}" if tests else ""
         inner = f"SELECT {keys}, {sums} FROM t{j} t{where} GROUP BY {keys}"
-        outputs = [output(a, aggregate, self.dialect, lambda n: f"o.{n}") for a in aggregate.aggregations]
+        outputs = [
+            output(a, aggregate, self.dialect, lambda n: f"o.{n}") for a in aggregate.aggregations
+        ]
         columns = [f"o.{n}" for n in names][: len(aggregate.keys)] + outputs
         cells = ", ".join(f"{e} AS c{i}" for i, e in enumerate(columns))
         there = " WHERE o.n > 0" if aggregate.keys else ""
@@ -268,23 +283,6 @@ class Program:
         return f"SELECT {keys}, {sums} FROM g{j} g GROUP BY {keys}"
 
 
-def leaf_sql(leaf: Tree, source: str, dialect: Dialect, marks: tuple[str, ...]) -> str:
-    """A leaf's rows from its relation's rows; `marks` are the columns carried along."""
-    expressions = None
-    node = leaf
-    if isinstance(node, Project):
-        expressions, node = node.expressions, node.child
-    condition = None
-    if isinstance(node, Select):
-        condition, node = node.condition, node.child
-    assert isinstance(node, Scan)
-    names = [f"x.{n}" for n in _columns(len(node.schema))]
-    values = names if expressions is None else [scalar_sql(e, dialect, names) for e in expressions]
-    cells = [f"x.{m}" for m in marks] + [f"{v} AS c{i}" for i, v in enumerate(values)]
-    where = "" if condition is None else f" WHERE {scalar_sql(condition, dialect, names)}"
-    return f"SELECT {', '.join(cells)} FROM {source} x{where}"
-
-
 def plan_width(plan: Plan) -> int:
     """How many value columns the plan's rows have."""
     match plan:
@@ -303,4 +301,4 @@ def plan_width(plan: Plan) -> int:
 
 
 def _columns(width: int) -> list[str]:
-    return [f"c{position}" for position in range(width)]
+    return [column_name(position) for position in range(width)]

@@ -1,10 +1,10 @@
 """Aggregates whose sums round: affected groups anew, at each number at which they change, as SQL.
 
-A sum of doubles depends on the order of its terms, so it cannot be kept as a running total: it would
-drift from recomputation, and a retraction would miss its row by the last bit. So the output row is a
-function of the group's bag alone: equal rows are netted first, then the products value x multiplicity
-are added from the smallest to the largest. Cost: (rows of an affected group) x (numbers at which it
-changes). With j the aggregate's index:
+A sum of doubles depends on the order of its terms, so it cannot be kept as a running total: it
+would drift from recomputation, and a retraction would miss its row by the last bit. So the output
+row is a function of the group's bag alone: equal rows are netted first, then the products value x
+multiplicity are added from the smallest to the largest. Cost: (rows of an affected group) x
+(numbers at which it changes). With j the aggregate's index:
 
     qj  affected (group, number), and (group, -1) for the state before the batch
     zj  the group's bag after each of these numbers
@@ -42,7 +42,8 @@ def recomputed(
 
     Args:
         child: the table with the child's delta, None for no rows.
-        old: SQL of the child's bag before the batch (at least of the affected groups), None if empty.
+        old: SQL of the child's bag before the batch (at least of the affected groups), None if
+        empty.
         start: the history's first number when this batch begins it.
     """
     names = key_names(aggregate)
@@ -68,7 +69,9 @@ def recomputed_groups(aggregate: Aggregate, child: str, dialect: Dialect) -> str
 
 
 def _cells(aggregate: Aggregate, alias: str, number: str | None = None) -> str:
-    keys = [f"{e} AS {n}" for e, n in zip(keys_of(aggregate, alias), key_names(aggregate), strict=True)]
+    keys = [
+        f"{e} AS {n}" for e, n in zip(keys_of(aggregate, alias), key_names(aggregate), strict=True)
+    ]
     columns = [f"{alias}.c{position}" for position, _ in arguments(aggregate)]
     marks = [] if number is None else [f"{number} AS _number"]
     return ", ".join([*marks, *keys, f"{alias}._multiplicity", *columns])
@@ -149,10 +152,14 @@ def _rows_out(
 
 
 def _filled(aggregate: Aggregate, dialect: Dialect, alias: str) -> str:
-    return ", ".join(f"COALESCE({alias}.{n}, 0) AS {n}" for n, _ in total_columns(aggregate, dialect))
+    return ", ".join(
+        f"COALESCE({alias}.{n}, 0) AS {n}" for n, _ in total_columns(aggregate, dialect)
+    )
 
 
 def _outputs(aggregate: Aggregate, dialect: Dialect, alias: str, names: list[str]) -> str:
     columns = [f"{alias}.{n}" for n in names][: len(aggregate.keys)]
-    columns += [output(a, aggregate, dialect, lambda n: f"{alias}.{n}") for a in aggregate.aggregations]
+    columns += [
+        output(a, aggregate, dialect, lambda n: f"{alias}.{n}") for a in aggregate.aggregations
+    ]
     return ", ".join(f"{e} AS c{i}" for i, e in enumerate(columns))

@@ -132,7 +132,7 @@ DUCK: dict[str, Rendering] = {
     "in": _in,
     "like": lambda call, args: f"({args[0]} LIKE {args[1]})",
     "cast": lambda call, args: duck_cast(args[0], call.args[0].type, call.type),
-    "concat": _infix("||"),
+    "concat": lambda call, args: f"CAST({' || '.join(args)} AS VARCHAR)",
     "upper": lambda call, args: duck_upper(args[0]),
     "lower": lambda call, args: duck_lower(args[0]),
     "trim": lambda call, args: f"trim({args[0]}, ' ')",

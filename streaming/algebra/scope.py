@@ -8,6 +8,7 @@ alias, a table name, or source and table.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -37,6 +38,9 @@ class Text:
 
     def place(self, node: exp.Expr) -> str:
         """Where a node begins; the nearest node above with a known place where it has none."""
+        named = self._call(node)
+        if named is not None:
+            return self.where(named)
         at: exp.Expr | None = node
         while at is not None:
             starts = [n.meta["start"] for n in at.walk() if "start" in n.meta]
@@ -44,6 +48,17 @@ class Text:
                 return self.where(min(starts))
             at = at.parent
         return self.where(0)
+
+    def _call(self, node: exp.Expr) -> int | None:
+        """Where the name of a function stands that sqlglot gives no place."""
+        if not isinstance(node, exp.Func) or isinstance(node, exp.Binary) or "start" in node.meta:
+            return None
+        starts = [n.meta["start"] for n in node.walk() if "start" in n.meta]
+        name = re.compile(rf"\b{node.sql_name()}\b", re.IGNORECASE)
+        found = [m.start() for m in name.finditer(self.sql, 0, min(starts, default=len(self.sql)))]
+        if not found:
+            return None
+        return found[-1] if starts else found[0]
 
     def word(self, node: exp.Expr) -> str:
         """The word a function call begins with, as written."""

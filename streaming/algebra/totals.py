@@ -1,9 +1,9 @@
 """Running totals: an aggregate's changes under every number, as SQL for both engines.
 
-What a group adds up to is linear in its rows, so the state of an aggregate is a bag of *partial totals*
-(keys, row count `n`, and for each argument at position p the count of non-NULLs `np` and, where it is
-summed, the sum `sp`): a group's totals are the sum of its partial rows. Advancing only appends. The
-steps for one batch, with j the aggregate's index:
+What a group adds up to is linear in its rows, so the state of an aggregate is a bag of *partial
+totals* (keys, row count `n`, and for each argument at position p the count of non-NULLs `np` and,
+where it is summed, the sum `sp`): a group's totals are the sum of its partial rows. Advancing only
+appends. The steps for one batch, with j the aggregate's index:
 
     kj  the batch's groups and their totals before it
     gj  what each (group, number) adds
@@ -86,7 +86,9 @@ def additions(aggregate: Aggregate, dialect: Dialect, alias: str) -> list[str]:
     found = [f"CAST(SUM({m}) AS BIGINT) AS n"]
     for position, summed in arguments(aggregate):
         c = f"{alias}.c{position}"
-        found.append(f"CAST(SUM(CASE WHEN {c} IS NULL THEN 0 ELSE {m} END) AS BIGINT) AS n{position}")
+        found.append(
+            f"CAST(SUM(CASE WHEN {c} IS NULL THEN 0 ELSE {m} END) AS BIGINT) AS n{position}"
+        )
         if summed:
             type_ = aggregate.child.schema[position].type
             total = f"SUM({_term(c, m, type_, dialect)})"
@@ -142,8 +144,10 @@ def output(a: Aggregation, aggregate: Aggregate, dialect: Dialect, of: Callable[
     if dialect == "duckdb":
         type_ = aggregate.child.schema[a.argument].type
         return duck_average(s, n, total_type(type_, dialect).lower(), a.type)
-    mean = f"CAST({s} AS DOUBLE) / {n}" if a.type == "double" else (
-        f"CAST({s} / CAST({n} AS DECIMAL(20,0)) AS {a.type})"
+    mean = (
+        f"CAST({s} AS DOUBLE) / {n}"
+        if a.type == "double"
+        else (f"CAST({s} / CAST({n} AS DECIMAL(20,0)) AS {a.type})")
     )
     return f"CASE WHEN {n} = 0 THEN NULL ELSE {mean} END"
 
@@ -157,10 +161,8 @@ def changed(aggregate: Aggregate, dialect: Dialect, appears: str) -> str:
     def earlier(name: str) -> str:
         return f"(k.{name} + w.r_{name} - w.{name})"
 
-    if aggregate.keys:
-        tests = [f"({earlier('n')} > 0) <> ({after('n')} > 0)"]
-    else:
-        tests = [appears]
+    existence = f"({earlier('n')} > 0) <> ({after('n')} > 0)"
+    tests = [existence if aggregate.keys else appears]
     for a in aggregate.aggregations:
         if a.function == "count_all":
             tests.append("w.n <> 0")
@@ -268,11 +270,24 @@ def _rows_out(aggregate: Aggregate, j: int, dialect: Dialect, start: int | None)
     keyless = f"NOT ({appears} AND v.sign < 0)"
     there = "o.n > 0" if aggregate.keys else "TRUE"
     kept = "TRUE" if aggregate.keys else keyless
-    inner = f"SELECT {cells} FROM w{j} w JOIN k{j} k ON {same} CROSS JOIN {signs} WHERE ({test}) AND {kept}"
-    outputs = [output(a, aggregate, dialect, lambda name: f"o.{name}") for a in aggregate.aggregations]
+    source = f"w{j} w JOIN k{j} k ON {same} CROSS JOIN {signs}"
+    inner = f"SELECT {cells} FROM {source} WHERE ({test}) AND {kept}"
+    outputs = [
+        output(a, aggregate, dialect, lambda name: f"o.{name}") for a in aggregate.aggregations
+    ]
     columns = [f"o.{n}" for n in names][: len(aggregate.keys)] + outputs
     out = ", ".join(f"{e} AS c{i}" for i, e in enumerate(columns))
     return (
         f"SELECT o._number, CAST(o.sign AS BIGINT) AS _multiplicity, {out} FROM ({inner}) o"
         f" WHERE {there}"
     )
+
+
+def folded_totals_sql(aggregate: Aggregate, j: int, dialect: Dialect) -> str:
+    """An aggregate's partial totals added up, without the groups that are gone."""
+    keys = ", ".join(f"t.{n}" for n in key_names(aggregate))
+    sums = ", ".join(
+        f"CAST(SUM(t.{n}) AS {type_}) AS {n}" for n, type_ in total_columns(aggregate, dialect)
+    )
+    alive = " HAVING SUM(t.n) <> 0" if aggregate.keys else ""
+    return f"SELECT {keys}, {sums} FROM t{j} t GROUP BY {keys}{alive}"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from streaming.runtime.doctor import Finding
     from streaming.runtime.plan import Pipeline
     from streaming.runtime.status import PipelineStatus
+    from streaming.verify import Verdict
 
 
 def plan_table(pipeline: Pipeline) -> Table:
@@ -20,10 +23,19 @@ def plan_table(pipeline: Pipeline) -> Table:
     for name in ("view", "group", "level", "mode", "key", "relations"):
         table.add_column(name)
     for view in pipeline.views:
-        key = "whole row" if view.key is None else ", ".join(view.schema[at].name
-                                                             for at in view.key) or "one row"
-        table.add_row(view.name, pipeline.group_of(view.name), str(view.level), view.mode, key,
-                      ", ".join(view.relations))
+        key = (
+            "whole row"
+            if view.key is None
+            else ", ".join(view.schema[at].name for at in view.key) or "one row"
+        )
+        table.add_row(
+            view.name,
+            pipeline.group_of(view.name),
+            str(view.level),
+            view.mode,
+            key,
+            ", ".join(view.relations),
+        )
     return table
 
 
@@ -36,12 +48,15 @@ def status_table(status: PipelineStatus) -> Table:
         fresh = "-" if group.behind_s is None else f"{group.behind_s:.1f} s behind the sources"
         age = "-" if group.age_s is None else f"committed {group.age_s:.0f} s ago"
         gone = f"; suspended: {dict(group.suspended)}" if group.suspended else ""
-        table.add_row(f"group {group.group}", str(group.frontier),
-                      f"epoch {group.epoch}, {fresh}, {age}{gone}")
+        table.add_row(
+            f"group {group.group}",
+            str(group.frontier),
+            f"epoch {group.epoch}, {fresh}, {age}{gone}",
+        )
     for stage in status.stages:
         state = f"step {stage.step}, generation {stage.generation}"
         if stage.error:
-            state = f"SUSPENDED {stage.error['code']}: {stage.error['what']}"
+            state = escape(f"SUSPENDED {stage.error['code']}: {stage.error['what']}")
         table.add_row(stage.stage, "" if stage.number is None else str(stage.number), state)
     return table
 
@@ -52,8 +67,10 @@ def rows_table(rows: pa.Table, limit: int) -> Table:
     table = Table(caption=caption, caption_justify="left")
     for name in rows.column_names:
         table.add_column(name)
-    for row in rows.slice(0, limit).to_pylist():
-        table.add_row(*("NULL" if value is None else str(value) for value in row.values()))
+    shown = rows.slice(0, limit)
+    # Column by column: two columns of an answer may have one name.
+    for row in zip(*(column.to_pylist() for column in shown.columns), strict=True):
+        table.add_row(*(Text("NULL" if value is None else str(value)) for value in row))
     return table
 
 
@@ -64,16 +81,41 @@ def findings_table(findings: Sequence[Finding]) -> Table:
         table.add_column(name)
     for finding in findings:
         mark = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]"}.get(
-            finding.level, "[red]wrong[/]")
-        table.add_row(finding.check, f"{mark} {finding.says}", finding.todo)
+            finding.level, "[red]wrong[/]"
+        )
+        table.add_row(finding.check, f"{mark} {escape(finding.says)}", escape(finding.todo))
     return table
 
 
-def verdict_table(verdict: Any) -> Table:
-    """Per view and for the group: the level achieved, or a witness."""
-    table = Table(title=verdict.title, title_justify="left")
-    for name in ("view", "asked", "achieved", "checked", "witness"):
+def verdict_table(verdict: Verdict) -> Table:
+    """Per view, group and relation: the level achieved, or a witness."""
+    against = {
+        "updates": "verify: recomputed from the recorded updates",
+        "databases": "verify --source: compared with the databases",
+    }[verdict.against]
+    mark = "[green]holds[/]" if verdict.holds else "[bold red]DOES NOT HOLD[/]"
+    reached = ", ".join(f"{group} up to {number}" for group, number in verdict.frontier.items())
+    table = Table(
+        title=f"{against} ({reached}; {verdict.seconds:.1f} s): {mark}",
+        title_justify="left",
+        caption=escape("\n".join(verdict.problems)) or None,
+    )
+    for name in ("what", "asked", "achieved", "numbers", "epochs", "rows", "note"):
         table.add_column(name)
-    for line in verdict.lines():
-        table.add_row(*line)
+    for line in verdict.lines:
+        achieved = f"[green]{line.achieved}[/]" if line.holds else f"[bold red]{line.achieved}[/]"
+        note = line.note
+        if line.witness is not None:
+            seen = line.witness
+            at = f"number {seen.number}" + (f", epoch {seen.epoch}" if seen.epoch else "")
+            note = f"{note} {at}: {seen.row} expected {seen.expected}, found {seen.found}".strip()
+        table.add_row(
+            f"{line.kind} {line.name}",
+            line.asked,
+            achieved,
+            str(line.states),
+            str(line.epochs),
+            str(line.rows),
+            escape(note),
+        )
     return table

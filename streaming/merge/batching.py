@@ -126,9 +126,14 @@ class Submission:
         """Per column the sequence of the last batch that touched it."""
 
     def put(self, ready: Sequence[WarehouseTransaction]) -> None:
-        """Queues them in the order given."""
-        self.ready.extend(ready)
-        self.waiting += sum(_size(transaction.spans) for transaction in ready)
+        """Queues them in the order given, cut where batches are small."""
+        for transaction in ready:
+            if transaction.together or self.batching.rows is None:
+                self.ready.append(transaction)
+            else:
+                spans = transaction.spans
+                self.ready.extend(WarehouseTransaction((span,), False) for span in spans)
+            self.waiting += _size(transaction.spans)
 
     def due(self, now_ms: int) -> bool:
         """Whether a batch should be taken; remembers since when something waits."""
@@ -181,15 +186,18 @@ class Submission:
         while self.ready and left > 0:
             transaction = self.ready.popleft()
             taken = transaction.spans
-            if _size(taken) > left and not transaction.together:
-                taken, rest = _split(taken, left)
-                self.ready.appendleft(WarehouseTransaction(rest, False))
-            elif _size(taken) > left and spans:
+            size = _size(taken)
+            if size > left and not transaction.together:
+                ((first, last, shape),) = taken
+                rest = WarehouseTransaction((Span(first + left, last, shape),), False)
+                self.ready.appendleft(rest)
+                taken, size = (Span(first, first + left - 1, shape),), left
+            elif size > left and spans:
                 self.ready.appendleft(transaction)
                 break
             spans.extend(taken)
-            self.waiting -= _size(taken)
-            left -= _size(taken)
+            self.waiting -= size
+            left -= size
         return spans
 
     def _parts(
@@ -227,14 +235,3 @@ class Submission:
 
 def _size(spans: Sequence[Span]) -> int:
     return sum([last - first + 1 for first, last, _ in spans])
-
-
-def _split(spans: tuple[Span, ...], size: int) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-    """The first `size` transactions, and the others."""
-    for at, (first, last, shape) in enumerate(spans):
-        if last - first + 1 > size:
-            middle = first + size
-            head = (*spans[:at], Span(first, middle - 1, shape)) if size else spans[:at]
-            return head, (Span(middle, last, shape), *spans[at + 1 :])
-        size -= last - first + 1
-    return spans, ()

@@ -8,8 +8,10 @@ could not read back.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,11 @@ from streaming.rows import pack, unpack
 from streaming.runtime.kafka import Topics
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import Manifest, StepResult
+from streaming.sources.held import Load, Stage
 from streaming.sources.intake import Intake, IntakeResult
 from streaming.warehouse.updates import UpdatesWriter
+
+log = logging.getLogger("fresco")
 
 
 class IntegratorStage:
@@ -33,7 +38,7 @@ class IntegratorStage:
 
     def __init__(
         self,
-        make_intake: Callable[[Callable[[pa.Table], str]], Intake],
+        make_intake: Callable[[Stage, Load], Intake],
         updates: UpdatesWriter,
         topics: Topics,
         relations_of: Mapping[str, frozenset[str]],
@@ -41,7 +46,7 @@ class IntegratorStage:
         warehouse: Path,
     ) -> None:
         """Args:
-        make_intake: from a function that stages held rows and returns their path.
+        make_intake: from functions that stage held rows and read them back.
         relations_of: merge group -> the relations its views use.
         """
         self._make = make_intake
@@ -54,7 +59,8 @@ class IntegratorStage:
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """A fresh intake with the manifest's state."""
-        self._intake = self._make(self._hold)
+        self._intake = self._make(self._hold, self._load)
+        self._held_paths: frozenset[str] = frozenset()
         self._sequence = 0
         self._unpacked.clear()
         if snapshot:
@@ -65,19 +71,25 @@ class IntegratorStage:
         """One batch of captured events, or a tick without any (timeouts)."""
         result = self._intake.step(records, int(time.time() * 1000))
         self._measure(result)
-        if result.first is None and records.num_rows == 0:
+        if result.first > result.last and records.num_rows == 0:
             return None
         messages: list[tuple[str, Any]] = []
         writes: dict[str, Any] = {}
-        if result.first is not None and result.last is not None:
-            messages, writes = self._outgoing(result, result.first, result.last)
-        snapshot = {"sequence": self._sequence, "intake": self._intake.snapshot()}
+        if result.first <= result.last:
+            messages, writes = self._outgoing(result)
+        intake = self._intake.snapshot()
+        self._held_paths = frozenset(_paths(intake))
+        snapshot = {"sequence": self._sequence, "intake": intake, "number": result.last,
+                    "bad": [asdict(one) for one in result.bad]}
         return StepResult(snapshot=snapshot, messages=tuple(messages), writes=writes)
 
     def apply(self, manifest: Manifest) -> None:
-        """Record the numbered updates; a repeated step is skipped by its sequence."""
+        """Record the numbered updates; a repeated step is skipped by its sequence.
+
+        It is skipped before its rows are read: their staged files may be gone by then.
+        """
         writes = manifest.writes
-        if not writes:
+        if not writes or writes["sequence"] <= self._updates.recorded():
             return
         held = self._unpacked.pop(writes["sequence"], {})
         tables = {
@@ -92,16 +104,18 @@ class IntegratorStage:
 
     def applied(self, manifest: Manifest) -> None:
         """Remove held rows that no snapshot refers to."""
-        self._held.collect(1 << 62, keep=frozenset(self._intake.held_paths()))
+        self._held.collect(1 << 62, keep=self._held_paths)
 
     def collect(self, passed: int) -> None:
         """Remove staged updates that every view manager has handled."""
         self._staging.collect(passed)
 
-    def _outgoing(
-        self, result: IntakeResult, first: int, last: int
-    ) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
+    def _outgoing(self, result: IntakeResult) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
         """The step's messages per merge group, and what goes into `_updates`."""
+        first, last = result.first, result.last
+        controls = (*result.controls, *(
+            Control(number=number, relation=relation, kind="tainted")
+            for number, names in sorted(result.tainted.items()) for relation in names))
         stage = self._staging.keeper(last)
         tables = {name: rows for name, rows in result.updates.items() if rows.num_rows}
         packed = {name: pack(rows, stage) for name, rows in tables.items()}
@@ -115,7 +129,7 @@ class IntegratorStage:
             messages.append((self._topics.updates(group), Updates(
                 group=group, first=first, last=last, runs=runs,
                 relations={name: rows for name, rows in packed.items() if name in wanted},
-                controls=tuple(one for one in result.controls if one.relation in wanted),
+                controls=tuple(one for one in controls if one.relation in wanted),
             )))
         self._sequence += 1
         self._unpacked = {self._sequence: tables}
@@ -123,29 +137,48 @@ class IntegratorStage:
             "sequence": self._sequence, "last": last,
             "relations": {name: rows.model_dump(mode="json") for name, rows in packed.items()},
             "transactions": pack(result.transactions, stage).model_dump(mode="json"),
-            "controls": [one.model_dump(mode="json") for one in result.controls],
+            "controls": [one.model_dump(mode="json") for one in controls],
         }
         return messages, writes
 
     def _measure(self, result: IntakeResult) -> None:
         for bad in result.bad:
             self._metrics.bad_records.labels(bad.topic).inc()
-        self._metrics.held_parts.set(result.held_parts)
-        self._metrics.held_rows.set(result.held_rows)
+            log.warning("record cannot be used: %s", bad.error)
+        for released in result.released:
+            log.warning("global transaction %s was released as local", released)
+        self._metrics.held_parts.set(result.held)
+        self._metrics.held_rows.set(sum(result.waiting.values()))
         self._metrics.released.inc(len(result.released))
         self._metrics.rows.labels(self.name).inc(
             sum(rows.num_rows for rows in result.updates.values()))
-        for source, count in result.counts.items():
-            self._metrics.transactions.labels(source).inc(count)
-        if result.committed_ms is not None:
-            lag = max(0.0, time.time() - result.committed_ms / 1000)
-            for source in result.counts:
-                self._metrics.source_lag.labels(source).set(lag)
+        for part in result.transactions.group_by("source").aggregate(
+            [("number", "count"), ("committed_ms", "max")]
+        ).to_pylist():
+            self._metrics.transactions.labels(part["source"]).inc(part["number_count"])
+            if part["committed_ms_max"] is not None:
+                lag = max(0.0, time.time() - part["committed_ms_max"] / 1000)
+                self._metrics.source_lag.labels(part["source"]).set(lag)
 
     def _hold(self, rows: pa.Table) -> str:
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink)
         return self._held.keeper(0)(sink.getvalue().to_pybytes())
 
+    def _load(self, path: str) -> pa.Table:
+        return pq.read_table(self._warehouse / path)
+
     def _unpack(self, reference: Mapping[str, Any]) -> pa.Table:
         return unpack(Rows.model_validate(reference), self._warehouse)
+
+
+def _paths(value: Any) -> Iterator[str]:
+    """Every staged path inside a snapshot."""
+    if isinstance(value, Mapping):
+        for item in value.values():
+            yield from _paths(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _paths(item)
+    elif isinstance(value, str) and value.startswith("_staging/"):
+        yield value

@@ -1,8 +1,8 @@
 """The pipeline's own topics: their names, how they are made and checked, and how messages travel.
 
-Every topic between stages has one partition, so that each producer's messages stay in order; they are
-few (about one per batch) and small. Producers may repeat a message after a crash; `Inbox` drops what it
-has seen, by (producer, sequence), and reports what is missing.
+Every topic between stages has one partition, so that each producer's messages stay in order; they
+are few (about one per batch) and small. Producers may repeat a message after a crash; `Inbox` drops
+what it has seen, by (producer, sequence), and reports what is missing.
 """
 
 from __future__ import annotations
@@ -44,16 +44,19 @@ class Topics:
 
 
 def client_options(config: Config) -> dict[str, Any]:
-    """Keyword arguments of every kafka-python client; `security.protocol` is `security_protocol`."""
-    options = {key.replace(".", "_"): value.get_secret_value()
-               for key, value in config.kafka.options.items()}
+    """Arguments of every kafka-python client: `security.protocol` as `security_protocol`."""
+    options = {
+        key.replace(".", "_"): value.get_secret_value()
+        for key, value in config.kafka.options.items()
+    }
     return {"bootstrap_servers": config.kafka.bootstrap.split(","), **options}
 
 
 def spark_options(config: Config) -> dict[str, str]:
     """Options of Spark's Kafka source for the same cluster; small fetch waits for freshness."""
-    options = {f"kafka.{key}": value.get_secret_value()
-               for key, value in config.kafka.options.items()}
+    options = {
+        f"kafka.{key}": value.get_secret_value() for key, value in config.kafka.options.items()
+    }
     return {
         "kafka.bootstrap.servers": config.kafka.bootstrap,
         "kafka.fetch.max.wait.ms": "10",
@@ -78,7 +81,9 @@ class Broker:
             self._consumer = KafkaConsumer(**client_options(config))
         except KafkaError as error:
             raise FrescoError(
-                "KAFKA_UNREACHABLE", f"no broker answers: {error}", where=config.kafka.bootstrap,
+                "KAFKA_UNREACHABLE",
+                f"no broker answers: {error}",
+                where=config.kafka.bootstrap,
                 todo="start Kafka, or set kafka.bootstrap in the configuration",
             ) from error
 
@@ -94,11 +99,24 @@ class Broker:
         """Make topics that are missing: one partition; our own with stated retention."""
         missing = sorted(set(names) - self.topics())
         retention = str(self.config.kafka.retention_hours * 3_600_000)
-        configs = {"retention.ms": retention, "retention.bytes": "-1", "cleanup.policy": "delete",
-                   "max.message.bytes": str(MAX_MESSAGE_BYTES)} if own else {}
+        configs = (
+            {
+                "retention.ms": retention,
+                "retention.bytes": "-1",
+                "cleanup.policy": "delete",
+                "max.message.bytes": str(MAX_MESSAGE_BYTES),
+            }
+            if own
+            else {}
+        )
         for name in missing:
-            wanted = {name: {"num_partitions": 1, "configs": configs,
-                             "replication_factor": self.config.kafka.replication}}
+            wanted = {
+                name: {
+                    "num_partitions": 1,
+                    "configs": configs,
+                    "replication_factor": self.config.kafka.replication,
+                }
+            }
             try:
                 self._admin.create_topics(wanted, wait_for_metadata=True)
             except TopicAlreadyExistsError:
@@ -117,7 +135,8 @@ class Broker:
             self.create(missing, own=False)
             return
         raise FrescoError(
-            "KAFKA_TOPIC_MISSING", f"captured topics do not exist: {', '.join(missing)}",
+            "KAFKA_TOPIC_MISSING",
+            f"captured topics do not exist: {', '.join(missing)}",
             where=self.config.kafka.bootstrap,
             todo="set kafka.create_source_topics: true (a table without events has no topic yet), "
             f"or run: kafka-topics.sh --create --partitions 1 --topic {missing[0]}",
@@ -125,8 +144,11 @@ class Broker:
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Every partition of the topics."""
-        return [TopicPartition(topic, number) for topic in sorted(topics)
-                for number in sorted(self._consumer.partitions_for_topic(topic) or ())]
+        return [
+            TopicPartition(topic, number)
+            for topic in sorted(topics)
+            for number in sorted(self._consumer.partitions_for_topic(topic) or ())
+        ]
 
     def starting_offsets(
         self, topics: Iterable[str], consumed: Mapping[str, int]
@@ -163,8 +185,11 @@ class Publisher:
     def __init__(self, config: Config) -> None:
         self._pipeline = config.pipeline
         self._producer = KafkaProducer(
-            acks="all", enable_idempotence=True, linger_ms=0,
-            max_request_size=MAX_MESSAGE_BYTES, **client_options(config),
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=0,
+            max_request_size=MAX_MESSAGE_BYTES,
+            **client_options(config),
         )
 
     def __call__(self, producer: str, generation: int, messages: tuple[Outgoing, ...]) -> None:
@@ -174,8 +199,12 @@ class Publisher:
             kafka.errors.KafkaError: the broker did not take a message; the step is repeated.
         """
         waiting = [
-            self._producer.send(message.topic, value=message.body.encode(), partition=0,
-                                headers=headers(self._pipeline, producer, generation, message))
+            self._producer.send(
+                message.topic,
+                value=message.body.encode(),
+                partition=0,
+                headers=headers(self._pipeline, producer, generation, message),
+            )
             for message in messages
         ]
         for future in waiting:
@@ -190,9 +219,14 @@ def headers(
 ) -> list[tuple[str, bytes]]:
     """Kafka headers of a message (DESIGN 10)."""
     fields = {
-        "type": message.kind, "format": FORMAT_VERSION, "pipeline": pipeline,
-        "producer": producer, "sequence": message.sequence, "generation": generation,
-        "first": message.first, "last": message.last,
+        "type": message.kind,
+        "format": FORMAT_VERSION,
+        "pipeline": pipeline,
+        "producer": producer,
+        "sequence": message.sequence,
+        "generation": generation,
+        "first": message.first,
+        "last": message.last,
     }
     return [(key, str(value).encode()) for key, value in fields.items()]
 
@@ -201,51 +235,58 @@ class Inbox:
     """What a stage has seen of each producer: drops repeats, refuses gaps and old generations."""
 
     def __init__(self, seen: Mapping[str, Any] | None = None) -> None:
-        self._seen: dict[str, list[int]] = {
-            key: list(value) for key, value in (seen or {}).items()
-        }
+        self._seen: dict[str, list[int]] = {key: list(value) for key, value in (seen or {}).items()}
 
     def snapshot(self) -> dict[str, list[int]]:
-        """"topic producer" -> [generation, sequence]."""
+        """ "topic producer" -> [generation, sequence]."""
         return {key: list(value) for key, value in self._seen.items()}
 
     def take(self, records: pa.Table) -> list[Message]:
         """The new messages of records with columns topic, partition, offset, value, headers.
 
         Raises:
-            FrescoError: KAFKA_SEQUENCE_GAP, KAFKA_MESSAGE_DAMAGED.
+            FrescoError: KAFKA_SEQUENCE_GAP, KAFKA_MESSAGE_DAMAGED; nothing counts as seen then.
         """
+        seen = {key: list(value) for key, value in self._seen.items()}
         taken = []
-        columns = (records.column(name).to_pylist()
-                   for name in ("topic", "partition", "offset", "value", "headers"))
+        columns = (
+            records.column(name).to_pylist()
+            for name in ("topic", "partition", "offset", "value", "headers")
+        )
         for topic, partition, offset, value, header_list in zip(*columns, strict=True):
             where = f"topic {topic}, partition {partition}, offset {offset}"
             try:
                 fields = {item["key"]: item["value"].decode() for item in header_list}
                 key = f"{topic} {fields['producer']}"
                 generation, sequence = int(fields["generation"]), int(fields["sequence"])
-            except (TypeError, KeyError, ValueError) as error:
+                if int(fields["format"]) != FORMAT_VERSION:
+                    raise ValueError(f"its header says format {fields['format']}")
+            except (AttributeError, TypeError, KeyError, ValueError) as error:
                 raise _damaged(where, error) from error
-            last_generation, last = self._seen.get(key, [0, 0])
+            last_generation, last = seen.get(key, [0, 0])
             if sequence <= last or generation < last_generation:
                 continue
             if sequence > last + 1:
                 raise FrescoError(
                     "KAFKA_SEQUENCE_GAP",
                     f"message {sequence} of {fields['producer']} follows {last}",
-                    where=where, todo="a message was deleted from the topic; restore it, or "
+                    where=where,
+                    todo="a message was deleted from the topic; restore it, or "
                     "rebuild the pipeline in an empty warehouse",
                 )
             try:
                 taken.append(decode(value))
             except ValidationError as error:
-                raise _damaged(where, error) from error
-            self._seen[key] = [generation, sequence]
+                raise _damaged(where, error.errors()[0]["msg"]) from error
+            seen[key] = [generation, sequence]
+        self._seen = seen
         return taken
 
 
-def _damaged(where: str, error: Exception) -> FrescoError:
+def _damaged(where: str, error: Exception | str) -> FrescoError:
     return FrescoError(
-        "KAFKA_MESSAGE_DAMAGED", f"not a message of format {FORMAT_VERSION}: {error}", where=where,
+        "KAFKA_MESSAGE_DAMAGED",
+        f"not a message of format {FORMAT_VERSION}: {error}",
+        where=where,
         todo="something else writes to a topic of the pipeline; stop it and remove the record",
     )

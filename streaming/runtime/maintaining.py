@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from streaming.algebra.evaluator import ViewError
-from streaming.algebra.tree import Scan, walk
+from streaming.algebra.tree import Scan, relations, walk
 from streaming.messages import ActionList, RelRun, Rows, Suspend, Updates
 from streaming.metrics import Metrics
 from streaming.rows import locate, pack
@@ -56,6 +56,8 @@ class ViewStage:
         self._inbox = Inbox()
         self.suspended: dict[str, str] | None = None
         self._manager = self._new_manager()
+        self.handled = -1
+        """The last number of a durable manifest."""
 
     # Step -----------------------------------------------------------------------------------------
 
@@ -68,7 +70,7 @@ class ViewStage:
         self._manager = self._new_manager()
         if snapshot is None:
             return
-        number = int(snapshot["control"]["number"])
+        number = self.handled = int(snapshot["control"]["number"])
         done = int(self._checkpoint["number"]) if self._checkpoint else self.spec.start - 1
         tail = [self._recorded(done + 1, number)] if number > done and not self.suspended else []
         self._manager.restore(self._checkpoint, tail, lambda name: self._warehouse / name)
@@ -96,7 +98,8 @@ class ViewStage:
 
     def applied(self, manifest: Manifest) -> None:
         """Tell the metrics and remove checkpoints that no manifest refers to any more."""
-        self._metrics.view_frontier.labels(self.spec.view).set(manifest.snapshot["control"]["number"])
+        self.handled = int(manifest.snapshot["control"]["number"])
+        self._metrics.view_frontier.labels(self.spec.view).set(self.handled)
         self._metrics.suspended.labels(self.spec.view).set(self.suspended is not None)
         for message in manifest.messages:
             if message.kind == "actions":
@@ -116,6 +119,7 @@ class ViewStage:
     def _handle(self, updates: Updates) -> list[ActionList | Suspend]:
         self._pack = partial(pack, stage=self._staging.keeper(updates.last))
         try:
+            self._refuse_tainted(updates)
             answer: list[ActionList | Suspend] = [self._manager.handle(updates)]
         except ViewError as error:
             actions, suspend = self._manager.suspend(updates, error)
@@ -127,6 +131,21 @@ class ViewStage:
             if isinstance(message, ActionList) and message.delta:
                 self._metrics.rows.labels(self.name).inc(message.delta.rows)
         return answer
+
+    def _refuse_tainted(self, updates: Updates) -> None:
+        """Raise when a record of a relation this view uses could not be decoded."""
+        used = relations(self.spec.tree)
+        for control in updates.controls:
+            if control.kind == "tainted" and control.relation in used:
+                raise ViewError(
+                    "VIEW_INPUT_DAMAGED",
+                    f"transaction {control.number} has records of {control.relation} that cannot "
+                    "be decoded",
+                    where=f"{control.relation}, number {control.number}",
+                    todo="see the integrator's log for topic, partition and offset; mend the "
+                    "source's records, then rebuild the view",
+                    number=control.number,
+                )
 
     def _new_manager(self) -> ReplicaManager:
         self._pack: Callable[[pa.Table], Rows] = partial(pack, stage=self._staging.keeper(0))

@@ -54,6 +54,8 @@ class MergeStage:
         self._spark, self._root = spark, root
         self._inbox = Inbox()
         self._tidied = time.monotonic()
+        self.published = -1
+        """Frontier of the last commit that is durable."""
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """A fresh machine with the manifest's state."""
@@ -78,14 +80,18 @@ class MergeStage:
         return StepResult(snapshot=snapshot, writes={"batches": batches})
 
     def apply(self, manifest: Manifest) -> None:
-        """One commit for each batch, in order; a repeated one is skipped by its epoch."""
+        """One commit for each batch, in order; a repeated one is skipped by its epoch.
+
+        It is skipped before its rows are read: their staged files may be gone by then.
+        """
+        last = self.writer.last()
         for batch in manifest.writes["batches"]:
+            if last is not None and batch["sequence"] <= last.epoch:
+                continue
             started = time.perf_counter()
             changes = self._changes(batch)
             epoch = self._epoch(batch, manifest.generation)
             done = self.writer.commit(changes, epoch, spark=self._spark)
-            if done.repeated:
-                continue
             seconds = time.perf_counter() - started
             self._metrics.commits.labels(self.group).inc()
             self._metrics.commit_seconds.labels(self.group).observe(seconds)
@@ -98,6 +104,7 @@ class MergeStage:
 
     def applied(self, manifest: Manifest) -> None:
         """Upkeep between commits, within its time budget."""
+        self.published = self.machine.frontier
         if time.monotonic() - self._tidied >= UPKEEP_EVERY:
             self._upkeep.run(UPKEEP_SECONDS)
             self._tidied = time.monotonic()

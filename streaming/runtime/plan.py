@@ -14,6 +14,7 @@ from streaming.catalog import ViewSpec, load_views
 from streaming.config import Config, Source
 from streaming.errors import FrescoError
 from streaming.integrator.groups import merge_groups
+from streaming.proof.databases import Database
 from streaming.sources.postgres import check_replica_identity, read_schemas
 from streaming.sources.schema import CapturedRelation, CapturedSource, captured
 
@@ -101,10 +102,11 @@ def plan_pipeline(config: Config) -> Pipeline:
                 todo="use USING replica, which gives COMPLETE consistency",
             )
     groups = merge_groups(
-        {view.name: frozenset(view.relations) for view in views}, pipeline=config.pipeline,
-        grouping=config.grouping, spans=config.transactions_span,
+        {view.name: frozenset(view.relations) for view in views}, config.grouping,
+        config.transactions_span, config.pipeline,
     )
-    return Pipeline(config.pipeline, tuple(sources), tuple(relations), tuple(views), groups)
+    return Pipeline(config.pipeline, tuple(sources), tuple(relations), tuple(views),
+                    {group.name: group.views for group in groups})
 
 
 def _relations(config: Config, name: str, source: Source) -> list[CapturedRelation]:
@@ -133,3 +135,19 @@ def _relations(config: Config, name: str, source: Source) -> list[CapturedRelati
                  list(source.columns[table].items()), key=source.keys.get(table, []))
         for table, place in source.tables.items()
     ]
+
+
+def databases(config: Config) -> dict[str, Database]:
+    """How `verify --source` reads each source.
+
+    Raises:
+        FrescoError: VERIFY_SOURCE when a source has no connection.
+    """
+    found = {}
+    for name, source in config.sources.items():
+        connection = source.secret()
+        if connection is None:
+            raise FrescoError("VERIFY_SOURCE", "the source has no connection to ask",
+                              where=f"sources.{name}", todo="give it a connection")
+        found[name] = Database(connection, source.tables)
+    return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from streaming.algebra.duck import DuckEvaluator
@@ -19,6 +18,7 @@ from streaming.runtime.kafka import Topics
 from streaming.runtime.maintaining import ViewStage
 from streaming.runtime.merging import MergeStage
 from streaming.runtime.plan import Pipeline
+from streaming.sources.held import Load, Stage
 from streaming.sources.intake import Intake
 from streaming.viewmanagers.base import Codec, ViewSpec
 from streaming.viewmanagers.replica import ReplicaManager
@@ -42,7 +42,7 @@ class Stages:
         handled = [view.handled for view in self.views if view.suspended is None]
         self.integrator.collect(min(handled, default=-1))
         for view in self.views:
-            view.collect(self.merges[view.spec.group].machine.frontier)
+            view.collect(self.merges[view.spec.group].published)
 
     def close(self) -> None:
         """Close writers."""
@@ -66,12 +66,11 @@ def build_stages(
         for group, views in pipeline.groups.items()
     }
 
-    def make_intake(hold: Callable[[pa.Table], str]) -> Intake:
+    def make_intake(stage: Stage, load: Load) -> Intake:
         return Intake(
-            pipeline.sources, pipeline.captured,
-            {view.name: view.tree for view in pipeline.views}, pipeline.groups,
-            hold=hold, root=warehouse, global_timeout_ms=config.limits.global_timeout_ms,
-            max_unit=config.limits.max_unit,
+            pipeline.captured, pipeline.views,
+            pipeline.groups, sources=pipeline.sources, stage=stage, load=load,
+            timeout_ms=config.limits.global_timeout_ms, max_unit=config.limits.max_unit,
         )
 
     integrator = IntegratorStage(make_intake, updates, topics, relations_of, metrics, warehouse)

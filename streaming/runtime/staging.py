@@ -1,8 +1,9 @@
 """Rows too large for a message, staged as Parquet under `<warehouse>/_staging/<stage>/`.
 
-A staged file is written once, durably, before the manifest that refers to it, and its name says the last
-transaction number it holds: when every consumer is past that number the file is removed. A crash between
-writing a file and its manifest leaves a file that nothing refers to; the same rule removes it.
+A staged file is written once, durably, before the manifest that refers to it, and its name says the
+last transaction number it holds: when every consumer is past that number the file is removed. A
+crash between writing a file and its manifest leaves a file that nothing refers to; the same rule
+removes it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _LAST = re.compile(r"^(\d{15})-[0-9a-f]+\.parquet$")
@@ -51,8 +52,23 @@ class Staging:
         removed = 0
         for file in self.folder.iterdir():
             match = _LAST.match(file.name)
-            if match and int(match.group(1)) <= passed \
-                    and str(file.relative_to(self.warehouse)) not in keep:
+            if (
+                match
+                and int(match.group(1)) <= passed
+                and str(file.relative_to(self.warehouse)) not in keep
+            ):
                 file.unlink(missing_ok=True)
                 removed += 1
         return removed
+
+    def drop(self, paths: Iterable[str]) -> None:
+        """Remove files that the chain of manifests has stopped to refer to.
+
+        Naming them is what makes this safe: a driver that was paused and wakes up knows nothing of
+        the files that its successor has staged, and so cannot remove them.
+
+        Args:
+            paths: relative to the warehouse; those already gone do not matter.
+        """
+        for path in paths:
+            (self.warehouse / path).unlink(missing_ok=True)

@@ -358,7 +358,7 @@ def _version(texts: pa.Table) -> str:
     event = _first(texts)
     payload = event.get("payload") or event
     source = payload.get("source") if isinstance(payload, dict) else None
-    return str(source.get("version", "")) if isinstance(source, dict) else ""
+    return str(source.get("version", "unknown")) if isinstance(source, dict) else "unknown"
 
 
 def _mysql_position(text: str) -> str:

@@ -80,35 +80,39 @@ def _first(rows: pa.Table, tied: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def last_pass_complete(
-    held: dict[str, Held], entry: dict[str, np.ndarray], expected: np.ndarray, again: np.ndarray
+    held: dict[str, Held],
+    entry: dict[str, np.ndarray],
+    expected: np.ndarray,
+    begins: np.ndarray,
+    again: np.ndarray,
 ) -> np.ndarray:
-    """By END with a second BEGIN of an old connector: whether its last pass is all there.
+    """By END with a second BEGIN of an old connector: whether all its rows are there.
 
-    END counts the last pass only. Of the rows that share an order the one at the highest position is
-    the last pass's; a row of an earlier pass that no later one replaced cannot be told from one of the
-    last, so some order must have been used twice, or a later row of the relation must have come.
+    END counts the last pass only, and rows of an earlier pass look no different. A relation's rows are
+    all there when its topic shows every pass begin and the last has as many as counted, or when a
+    later transaction's row has come, since a topic is in commit order.
     """
     done = np.zeros(len(again), bool)
+    tables = {name: rows.table for name, rows in held.items()}
     for index in np.flatnonzero(again).tolist():
-        orders, positions, relations = [], [], []
-        passed = True
-        for number, (name, rows) in enumerate(held.items()):
-            mine = np.flatnonzero(entry[name] == index)
-            table = rows.table
-            orders.append(table["total_order"].to_numpy()[mine])
-            positions.append(table["position"].to_numpy()[mine])
-            relations.append(np.full(len(mine), number))
-            offsets = table["offset"].to_numpy()
-            if expected[index, number] and len(mine):
-                passed &= bool(offsets.max() > offsets[mine].max())
-        order = np.concatenate(orders)
-        if not len(order):
-            continue
-        position, relation = np.concatenate(positions), np.concatenate(relations)
-        sequence = np.lexsort((position, order))
-        last = np.append(order[sequence][1:] != order[sequence][:-1], True)
-        # Several rows may share order and position only as repeats, which are gone by now.
-        counted = np.bincount(relation[sequence][last], minlength=expected.shape[1])
-        twice = not last.all()
-        done[index] = (twice or passed) and bool((counted == expected[index]).all())
+        done[index] = all(
+            _all_there(tables[name], entry[name], index, int(expected[index, i]), begins[index])
+            for i, name in enumerate(held)
+        )
     return done
+
+
+def _all_there(
+    rows: pa.Table, entry: np.ndarray, index: int, expected: int, begins: int
+) -> bool:
+    mine = np.flatnonzero(entry == index)
+    partitions = rows["partition"].to_numpy()
+    offsets = rows["offset"].to_numpy()
+    if len(np.unique(partitions)) > 1:
+        return False
+    later = offsets[(entry == -1) | (entry > index)]
+    if len(later) and (not len(mine) or later.max() > offsets[mine].max()):
+        return True
+    orders = rows["total_order"].to_numpy()[mine[np.argsort(offsets[mine], kind="stable")]]
+    resets = np.flatnonzero(orders[1:] <= orders[:-1]) + 1
+    return expected > 0 and len(resets) == begins - 1 and len(orders) - resets[-1] == expected

@@ -149,6 +149,9 @@ def finish_rows(
                     misfit = pc.if_else(wrong, pa.scalar(f"{label} {position}"), misfit)
     for name in ("partition", "offset", "op", "transaction", "position", "total_order", "toast"):
         columns[name] = raw[name].combine_chunks()
+    if not metadata:
+        place = [columns[n].cast(pa.string()) for n in ("partition", "offset")]
+        columns["transaction"] = pc.binary_join_element_wise(captured.topic, *place, "/")
     table = pa.table([columns[field.name] for field in schema], schema=schema)
     return table, _faults(captured, raw, misfit, metadata)
 

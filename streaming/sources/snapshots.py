@@ -9,7 +9,7 @@ at another position after that is a second snapshot, which cannot be merged and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.errors import FrescoError
-from streaming.sources.debezium import Decoded
+from streaming.sources.debezium import BadRecord, Decoded
 from streaming.sources.held import Held, Load, Stage
 from streaming.sources.rowquery import row_schema
 from streaming.sources.schema import CapturedRelation, CapturedSource
@@ -39,12 +39,19 @@ class SnapshotState:
     position: int = -1
     scanned: Mapping[str, int] = field(default_factory=dict)
     completed: bool = False
-    bad: Mapping[str, int] = field(default_factory=dict)
+    bad: Mapping[str, tuple[BadRecord, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class SnapshotWork:
-    """The states after a batch, the rows that wait, and the sources whose snapshot just closed."""
+    """What a batch made of the snapshots.
+
+    Attributes:
+        states: after the batch.
+        held: snapshot rows that wait, per relation.
+        closed: sources whose snapshot was closed by this batch.
+        tainted: relations whose snapshot lacks undecodable rows.
+    """
 
     states: dict[str, SnapshotState]
     held: dict[str, Held]
@@ -90,19 +97,17 @@ class Snapshots:
                 states[source], held[name] = self._receive(
                     states[source], held[name], self._captured[name], rows.filter(read)
                 )
-        bad = list(decoded.bad)
+        stream = []
         for record in decoded.bad:
             state = states.get(record.source or "")
             if state is None or state.closed or record.transaction or not record.relation:
-                continue
-            if self._sources[record.source or ""].snapshot:
-                count = state.bad.get(record.relation, 0) + 1
-                more = {**state.bad, record.relation: count}
+                stream.append(record)
+            else:
+                more = {**state.bad, record.relation: (*state.bad.get(record.relation, ()), record)}
                 states[record.source or ""] = replace(state, bad=more)
-                bad.remove(record)
-        closed, tainted = self._close(states, held)
+        closed, tainted, spare = self._close(states, held)
         work = SnapshotWork(states, held, closed, (*self._tainted, *tainted))
-        return work, replace(decoded, rows=rest, bad=tuple(bad))
+        return work, replace(decoded, rows=rest, bad=(*spare, *stream))
 
     def _receive(
         self, state: SnapshotState, held: Held, captured: CapturedRelation, rows: pa.Table
@@ -120,8 +125,10 @@ class Snapshots:
 
     def _close(
         self, states: dict[str, SnapshotState], held: dict[str, Held]
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    ) -> tuple[tuple[str, ...], tuple[str, ...], list[BadRecord]]:
+        """Close what is full; bad records beyond what a snapshot lacks belong to the stream."""
         closed, tainted = [], []
+        spare: list[BadRecord] = []
         for source, state in states.items():
             if state.closed:
                 continue
@@ -131,18 +138,18 @@ class Snapshots:
                 table = held[name].table
                 held[name] = held[name].keep(table["position"].to_numpy() == state.position)
             if not self._sources[source].snapshot:
-                states[source] = replace(state, closed=True)
+                spare += [record for records in state.bad.values() for record in records]
+                states[source] = replace(state, closed=True, bad={})
                 closed.append(source)
             elif state.completed and all(_filled(state, held, captured) for captured in mine):
-                lacking = [
-                    r.relation.name
-                    for r in mine
-                    if held[r.relation.name].rows < state.scanned.get(r.counted_as, 0)
-                ]
-                tainted += lacking
-                states[source] = replace(state, closed=True)
+                for captured in mine:
+                    name = captured.relation.name
+                    lacking = state.scanned.get(captured.counted_as, 0) - held[name].rows
+                    tainted += [name] if lacking else []
+                    spare += state.bad.get(name, ())[lacking:]
+                states[source] = replace(state, closed=True, bad={})
                 closed.append(source)
-        return tuple(closed), tuple(tainted)
+        return tuple(closed), tuple(tainted), spare
 
     def keep(self, work: SnapshotWork) -> None:
         """Adopt the work's state."""
@@ -162,7 +169,13 @@ class Snapshots:
         for name, rows in self._held.items():
             self._held[name], held[name] = rows.snapshot(stage)
         states = {
-            name: [s.closed, s.position, dict(s.scanned), s.completed, dict(s.bad)]
+            name: {
+                "closed": s.closed,
+                "position": s.position,
+                "scanned": dict(s.scanned),
+                "completed": s.completed,
+                "bad": {name: [asdict(b) for b in records] for name, records in s.bad.items()},
+            }
             for name, s in self._states.items()
         }
         return {
@@ -173,10 +186,15 @@ class Snapshots:
 
     def restore(self, data: Mapping[str, Any], load: Load) -> None:
         """Back to the state that `snapshot` described."""
-        self._states = {
-            name: SnapshotState(*data["states"][name]) if name in data["states"] else SnapshotState()
-            for name in self._sources
-        }
+        self._states = {}
+        for source in self._sources:
+            values = dict(data["states"].get(source, {}))
+            if "bad" in values:
+                values["bad"] = {
+                    name: tuple(BadRecord(**record) for record in records)
+                    for name, records in values["bad"].items()
+                }
+            self._states[source] = SnapshotState(**values)
         self._held = {
             name: Held(held.schema).restore(data["held"].get(name, []), load)
             for name, held in self._held.items()
@@ -218,7 +236,7 @@ def _filled(state: SnapshotState, held: dict[str, Held], captured: CapturedRelat
         mask[first] = True
         held[name] = held[name].keep(mask)
         rows = held[name].rows
-    return rows <= wanted <= rows + state.bad.get(name, 0)
+    return rows <= wanted <= rows + len(state.bad.get(name, ()))
 
 
 def _again(captured: CapturedRelation, rows: pa.Table, place: int, wanted: bool) -> FrescoError:

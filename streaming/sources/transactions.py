@@ -55,7 +55,7 @@ class SourceState:
         dead: keys of transactions whose END was a repeat; their rows are dropped.
         bad: undecodable records not yet accounted for, as (relation, transaction or None).
         tainted: complete transactions not numbered yet that lack undecodable records.
-        version: the connector's, as last seen.
+        version: the connector's, as last seen; "" while no event has been seen.
     """
 
     log: Held
@@ -158,6 +158,8 @@ class Assembler:
             entry = {name: np.full(held[name].rows, -1) for name in names}
             return Work(state, log, held, entry, (1, 0))
         held, entry = self._tie(state, log, held)
+        if not log.num_rows:
+            return Work(state, log, held, entry, (1, 0))
         return self._judge(source, state, log, held, entry)
 
     def _read_log(self, source: str, state: SourceState, table: pa.Table) -> SourceState:
@@ -272,20 +274,18 @@ class Assembler:
         names = list(held)
         expected = np.stack([log[f"e{i}"].to_numpy() for i in range(len(names))], axis=1)
         suspects = self._suspects(log, held, entry, expected)
-        blocked = np.zeros(log.num_rows, bool)
+        done = again = np.zeros(log.num_rows, bool)
         if suspects.any():
+            if not state.version or is_older(state.version, RESTARTING):
+                begins = log["begins"].to_numpy()
+                again = begins > 1
+                done = last_pass_complete(held, entry, expected, begins, again)
             dropped = first_occurrences(held, entry, suspects)
             for name, mask in dropped.items():
                 held[name], entry[name] = held[name].keep(mask), entry[name][mask]
         arrived = _arrived(names, entry, log.num_rows)
-        if suspects.any() and is_older(state.version, RESTARTING):
-            again = suspects & (log["begins"].to_numpy() > 1)
-            if again.any():
-                done = last_pass_complete(held, entry, expected, again)
-                expected = np.where(done[:, None], arrived, expected)
-                blocked = again & ~done
-        short = np.maximum(expected - arrived, 0)
-        whole = ~short.any(axis=1) & ~blocked
+        short = np.where(again[:, None], 0, np.maximum(expected - arrived, 0))
+        whole = ~short.any(axis=1) & (done | ~again)
         whole[ordinals <= state.complete] = True
         state = _forgive(state, log, names, whole, short)
         last = ordinals[whole.argmin() - 1] if not whole.all() else ordinals[-1]
@@ -466,6 +466,8 @@ def _forgive(
     for index in np.flatnonzero(~whole).tolist():
         key = log["transaction"][index].as_py()
         used: list[tuple[str, str | None]] = []
+        if not short[index].any():
+            break
         for name, missing in zip(names, short[index].tolist(), strict=True):
             mine = [pair for pair in bad if pair == (name, key)]
             unknown = [pair for pair in bad if pair == (name, None)]

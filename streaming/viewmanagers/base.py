@@ -1,12 +1,13 @@
 """The contract of every view manager (painting-mvc 3.3).
 
-A manager receives the numbered updates of its merge group in order and answers with the view's action
-lists in the same order. A list is sent for every number whose REL has the view, also when it is empty:
-the merge waits for it. A manager says nothing about numbers whose REL has not its view.
+A manager receives the numbered updates of its merge group in order and answers with the view's
+action lists in the same order. A list is sent for every number whose REL has the view, also when it
+is empty: the merge waits for it. A manager says nothing about numbers whose REL has not its view.
 
 A manager raises before it changes state. `handle` computes and keeps the batch as *proposed*; only
 `advance`, called when the manifest that carries the answer is durable, makes it part of the state;
-`discard` forgets it. So a step may be repeated until its manifest exists, and nothing of it lasts before.
+`discard` forgets it. So a step may be repeated until its manifest exists, and nothing of it lasts
+before.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The replica view manager (SC in hacid-slides): it keeps what the view needs of its relations.
 
-It asks no source. For a message with the updates of [first..last] it evaluates the view's delta rule
-once, over the state before `first` and the message's rows, and answers with one complete action list: the
-rows are tagged number by number, so each number's list can be applied alone (DESIGN 4, 5). A message
-in which no run asks for work on the view needs no evaluation; number `start` always is evaluated,
-because an aggregate without keys has a row over an empty input too.
+It asks no source. For a message with the updates of [first..last] it evaluates the view's delta
+rule once, over the state before `first` and the message's rows, and answers with one complete
+action list: the rows are tagged number by number, so each number's list can be applied alone
+(DESIGN 4, 5). A message in which no run asks for work on the view needs no evaluation; number
+`start` always is evaluated, because an aggregate without keys has a row over an empty input too.
 
 Its durable form is a checkpoint (each leaf's bag, folded, as Parquet) and the relations' numbered
 updates since; the evaluator's own state is a cache that a restart rebuilds.
@@ -34,7 +34,8 @@ from streaming.viewmanagers.base import (
 )
 
 Files = Mapping[str, object]
-"""A checkpoint's reference, JSON-able: {"number": n, "leaves": k, "files": [path, ...]}."""
+"""A checkpoint's reference, JSON-able: {"number": n, "leaves": k, "files": [[name, ...] per leaf]}.
+"""
 
 
 class ReplicaManager:
@@ -64,7 +65,8 @@ class ReplicaManager:
     def handle(self, updates: Updates) -> ActionList | None:
         """The view's action list for [first..last], complete; `delta` is None when it is empty.
 
-        None when REL asks for no work on the view at any of the numbers: the merge waits for nothing.
+        None when REL asks for no work on the view at any of the numbers: the merge waits for
+        nothing.
 
         Raises:
             ProtocolError: see `base.check_updates`.
@@ -74,7 +76,7 @@ class ReplicaManager:
         return lists[0] if lists else None
 
     def handle_all(self, messages: Sequence[Updates]) -> list[ActionList]:
-        """As `handle`, for several messages in one evaluation; one list for each message at most."""
+        """As `handle`, for several messages in one evaluation; at most one list for each."""
         self._check(messages)
         self.discard()
         return self._handle(messages, messages[-1].last)
@@ -82,7 +84,8 @@ class ReplicaManager:
     def suspend(
         self, messages: Sequence[Updates], error: ViewError
     ) -> tuple[list[ActionList], Suspend]:
-        """What is sent when `handle` raised: the lists of the numbers before the error, and Suspend.
+        """What is sent when `handle` raised: the lists of the numbers before the error, and
+        Suspend.
 
         When the number of the error is not known, nothing of the messages is kept.
         """
@@ -114,7 +117,7 @@ class ReplicaManager:
         return lists
 
     def _asks(self, updates: Updates, last: int) -> bool:
-        """Whether REL asks for work on the view up to `last`; the view's first state always does."""
+        """Whether REL asks for work on the view up to `last`; its first state always does."""
         if updates.first <= self.spec.start <= updates.last:
             return True
         return any(works(run, self.spec.view) for run in updates.runs if run.first <= last)
@@ -154,7 +157,9 @@ class ReplicaManager:
             ProtocolError: no message is handled.
         """
         if self._proposed is None:
-            raise ProtocolError("view_manager", None, f"view {self.spec.view}: advance before handle")
+            raise ProtocolError(
+                "view_manager", None, f"view {self.spec.view}: advance before handle"
+            )
         progress, worked = self._proposed
         if worked:
             self.evaluator.advance()
@@ -190,10 +195,12 @@ class ReplicaManager:
         if self._proposed is not None:
             raise ProtocolError("view_manager", None, "checkpoint while messages are not advanced")
         names = self.evaluator.export(folder)
-        files = [keep(folder / name) for name in names]
+        files = [[keep(folder / name) for name in leaf] for leaf in names]
         return {**self.snapshot(), "leaves": len(leaves(self.spec.tree)), "files": files}
 
-    def restore(self, checkpoint: Files | None, tail: Iterable[Updates], open_: Callable[[str], Path]) -> None:
+    def restore(
+        self, checkpoint: Files | None, tail: Iterable[Updates], open_: Callable[[str], Path]
+    ) -> None:
         """Rebuild the state of an empty evaluator from a checkpoint and the messages since.
 
         Args:
@@ -221,10 +228,9 @@ class ReplicaManager:
         if checkpoint["leaves"] != len(leaves(self.spec.tree)):
             raise ProtocolError("view_manager", checkpoint, "a checkpoint of another definition")
         number, after = checkpoint["number"], checkpoint["suspended_after"]
-        files, names = checkpoint["files"], []
+        files = checkpoint["files"]
         assert isinstance(number, int) and isinstance(files, list)
         assert after is None or isinstance(after, int)
-        names = [open_(str(name)) for name in files]
         if number >= self.spec.start:
-            self.evaluator.load(names, number)
+            self.evaluator.load([[open_(name) for name in leaf] for leaf in files], number)
         self._progress = Progress(number, after)

@@ -26,11 +26,12 @@ CHANGES_STATS = ("number",)
 def struct_column(view: str, schema: Schema, rows: pa.Table) -> pa.StructArray:
     """The columns c0, c1, ... of `rows` as one struct array with the view's physical names."""
     kind = struct_field(view, schema).type
-    arrays = [_flat(rows.column(column_name(at))) for at in range(len(schema))]
+    arrays = [one_array(rows.column(column_name(at))) for at in range(len(schema))]
     return pa.StructArray.from_arrays(arrays, fields=list(kind))
 
 
-def _flat(values: pa.ChunkedArray) -> pa.Array:
+def one_array(values: pa.ChunkedArray) -> pa.Array:
+    """A column's chunks as one array, also when there are none."""
     return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
 
 
@@ -123,7 +124,7 @@ def _numbered_rows(
         NUMBER: rows.column("number"),
         MULTIPLICITY: rows.column("multiplicity"),
     }
-    held = _held(rows, field.name)
+    held = fields_of(rows, field.name)
     for column in target.names[2:]:
         kind = target.field(column).type
         found = held.get(inner[column])
@@ -131,7 +132,8 @@ def _numbered_rows(
     return pa.table(columns, schema=target)
 
 
-def _held(rows: pa.Table, struct: str) -> dict[str, pa.ChunkedArray]:
+def fields_of(rows: pa.Table, struct: str) -> dict[str, pa.ChunkedArray]:
+    """The fields of a struct column by physical name; {} when the rows lack the column."""
     if struct not in rows.column_names:
         return {}
     values = rows.column(struct)

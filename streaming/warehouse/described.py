@@ -1,6 +1,8 @@
-"""What a warehouse says of itself: `<warehouse>/_catalog/views.json`, written by `streaming.catalog`.
+"""What a warehouse says of itself: `<warehouse>/_catalog/views.json`, written by
+`streaming.catalog`.
 
-Readers open a warehouse by its path alone, so they read the file and import nothing of the pipeline.
+Readers open a warehouse by its path alone, so they read the file and import nothing of the
+pipeline.
 
     {"views": [{"name", "group", "schema": [{"name", "type"}], "key": [0], "sql", ...}],
      "relations": [{"name", "schema": [...], "key": [...]}]}

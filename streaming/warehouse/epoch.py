@@ -1,9 +1,9 @@
 """The metadata of one warehouse commit of a group: which transactions its rows reflect.
 
-It travels as JSON in the commit's `userMetadata`, the one place that Spark and delta-rs both write, so
-that a reader needs only the Delta log. Covered numbers are runs (first, last), both ends included,
-ascending, disjoint and never adjacent. The frontier is the largest n such that every number <= n is
-covered; rows may overtake (MVC 4), so runs beyond the frontier can be covered too.
+It travels as JSON in the commit's `userMetadata`, the one place that Spark and delta-rs both
+write, so that a reader needs only the Delta log. Covered numbers are runs (first, last), both ends
+included, ascending, disjoint and never adjacent. The frontier is the largest n such that every
+number <= n is covered; rows may overtake (MVC 4), so runs beyond the frontier can be covered too.
 """
 
 from __future__ import annotations

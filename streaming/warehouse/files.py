@@ -1,8 +1,8 @@
 """Data files of Fresco's Delta tables: written by Arrow, named in the log by actions.
 
-A file holds the rows of one partition. Columns that are null in all of them (the other views' structs)
-are left out: Delta reads a column that a file lacks as null. A file that no commit names is never read;
-upkeep's vacuum takes it away.
+A file holds the rows of one partition. Columns that are null in all of them (the other views'
+structs) are left out: Delta reads a column that a file lacks as null. A file that no commit names
+is never read; upkeep's vacuum takes it away.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from streaming.warehouse.names import folder_name
 
-Action = AddAction | RemoveAction
+Action: TypeAlias = AddAction | RemoveAction
 QUICK = "snappy"
 """For rows that are written once on the way and folded later: half of zstd's time."""
 SMALL = "zstd"

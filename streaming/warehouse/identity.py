@@ -1,18 +1,18 @@
 """`_id`: the identity of a row within its view, computed here and nowhere else (DESIGN 8).
 
-Canonical form, version 1. For each identifying value, in the order of its columns: `~` for NULL, else
-the number of bytes of its text in UTF-8, a colon, and the text. `_id` is the first 32 hexadecimal digits
-of the SHA-256 of their concatenation. The text of a value is:
+Canonical form, version 1. For each identifying value, in the order of its columns: `~` for NULL,
+else the number of bytes of its text in UTF-8, a colon, and the text. `_id` is the first 32
+hexadecimal digits of the SHA-256 of their concatenation. The text of a value is:
 
 * boolean: `true` or `false`; integers: decimal digits with `-` when negative;
 * decimal: digits with exactly the type's scale, `-` when negative;
-* float and double: the 64 bits of the value as a double, read as a signed integer, in decimal digits;
-  every NaN as 0x7FF8000000000000, and -0.0 as 0.0, because SQL holds them for equal;
+* float and double: the 64 bits of the value as a double, read as a signed integer, in decimal
+  digits; every NaN as 0x7FF8000000000000, and -0.0 as 0.0, because SQL holds them for equal;
 * string: itself; binary: upper-case hexadecimal digits;
 * date: days since 1970-01-01; timestamps: microseconds since 1970-01-01 (00:00 UTC).
 
-Lengths make the concatenation one-to-one, so equal ids mean equal rows up to collisions of SHA-256 cut
-to 128 bits. A view's columns keep their types for life, so types need no tag.
+Lengths make the concatenation one-to-one, so equal ids mean equal rows up to collisions of SHA-256
+cut to 128 bits. A view's columns keep their types for life, so types need no tag.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Epochs in a group table's log: which Delta version holds which, found without reading them all.
 
-Epoch numbers, frontiers and times only grow with the version, so one is found by bisection over the log's
-files. Commits of upkeep repeat the metadata of the epoch they leave in place; the newest version of an
-epoch is taken, because its files are the last to be vacuumed.
+Epoch numbers, frontiers and times only grow with the version, so one is found by bisection over
+the log's files. Commits of upkeep repeat the metadata of the epoch they leave in place; the newest
+version of an epoch is taken, because its files are the last to be vacuumed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """From a moment to a transaction number, by the sources' commit times.
 
-The state as of a moment is the one after the longest prefix of numbers that all committed at or before
-it. Epochs carry the newest commit time they cover, which bounds the search: below the last epoch that is
-old enough everything qualifies, and only the number map of the next epoch is read.
+The state as of a moment is the one after the longest prefix of numbers that all committed at or
+before it. Epochs carry the newest commit time they cover, which bounds the search: below the last
+epoch that is old enough everything qualifies, and only the number map of the next epoch is read.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Physical names: what a column, a view or a relation is called inside Delta (DESIGN 8).
 
-A user's names may hold anything; Delta and Spark refuse some characters, take a dot for a path, and
-hold `Id` and `id` for one column. Physical names escape exactly what is refused, so ordinary names stay
-as they are. The escape is one-to-one: `%` itself is escaped, an escape has a fixed length (`%XX` or
-`%uXXXXXX`), and what is added to tell clashing names apart (`%_2`) cannot be read as one. So the mapping
-follows from the list of true names alone; it is also stored in the table's own schema, as the metadata
-`fresco.name` of each field.
+A user's names may hold anything; Delta and Spark refuse some characters, take a dot for a path,
+and hold `Id` and `id` for one column. Physical names escape exactly what is refused, so ordinary
+names stay as they are. The escape is one-to-one: `%` itself is escaped, an escape has a fixed
+length (`%XX` or `%uXXXXXX`), and what is added to tell clashing names apart (`%_2`) cannot be read
+as one. So the mapping follows from the list of true names alone; it is also stored in the table's
+own schema, as the metadata `fresco.name` of each field.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def physical_name(name: str) -> str:
 def physical_names(names: Sequence[str]) -> tuple[str, ...]:
     """Physical names of one schema's columns, in order, different from each other in any case.
 
-    The first of several names that differ in case only keeps its own; the next gets `%_2`, and so on.
-    A column added at the end leaves the earlier names as they are.
+    The first of several names that differ in case only keeps its own; the next gets `%_2`, and so
+    on. A column added at the end leaves the earlier names as they are.
     """
     seen: dict[str, int] = {}
     physical = []

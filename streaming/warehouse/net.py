@@ -1,9 +1,9 @@
 """Net changes: what a delta over many numbers comes to, per row of the warehouse table.
 
-Rows of a delta that are equal in every column add up their multiplicities, so the old and new versions
-between two numbers of one batch cancel. DuckDB sees canonical columns only and answers with positions
-in the delta; the rows themselves are taken from the Arrow table, so no value passes through another
-engine's types.
+Rows of a delta that are equal in every column add up their multiplicities, so the old and new
+versions between two numbers of one batch cancel. DuckDB sees canonical columns only and answers
+with positions in the delta; the rows themselves are taken from the Arrow table, so no value passes
+through another engine's types.
 """
 
 from __future__ import annotations

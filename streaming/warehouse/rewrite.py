@@ -1,12 +1,14 @@
 """Copy-on-write by `_id`: which files hold the changed rows, and what takes their place.
 
-Open Delta replaces whole files. What makes that cheap here: files are sorted by `_id` and small, the
-writer remembers the first 64 bits of every `_id` of the files it has seen (files never change), so it
-reads only files that do hold a changed row, and rewrites only those. New rows go into a file of their
-own, or, while a view is small, everything into one. Upkeep folds small files together later.
+Open Delta replaces whole files. What makes that cheap here: files are sorted by `_id` and small,
+the writer remembers the first 64 bits of every `_id` of the files it has seen (files never
+change), so it reads only files that do hold a changed row, and rewrites only those. New rows go
+into a file of their own, or, while a view is small, everything into one. Upkeep folds small files
+together later.
 
-delta-rs' own merge reads and joins every file of the partition, all columns, and writes what it touched
-as one file out of order: measured 1.0 s for 10 rows among 1,000,000, where this takes 0.1 s.
+delta-rs' own merge reads and joins every file of the partition, all columns, and writes what it
+touched as one file out of order: measured 1.0 s for 10 rows among 1,000,000, where this takes 0.1
+s.
 """
 
 from __future__ import annotations
@@ -103,9 +105,7 @@ def _array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
 
 
-def locate(
-    place: Place, files: Sequence[FileEntry], ids: pa.Array, index: IdIndex
-) -> Located:
+def locate(place: Place, files: Sequence[FileEntry], ids: pa.Array, index: IdIndex) -> Located:
     """Find the rows with these ids (ascending, each once) in the files of their view."""
     existing = np.zeros(len(ids), np.int64)
     prefixes = id_prefixes(ids)

@@ -1,22 +1,25 @@
 """Rows of views at one state of a group: an epoch, or the state after any covered transaction.
 
-A `State` fixes one Delta version of the group table and, when the number asked for is not exactly that
-version's, the changes that lead from there to it. With C the covered numbers of the base version,
+A `State` fixes one Delta version of the group table and, when the number asked for is not exactly
+that version's, the changes that lead from there to it. With C the covered numbers of the base
+version,
 
     view at n  =  base  +  changes with number <= n outside C  -  changes with number > n inside C,
 
-which holds for any base and for overtaken rows too; only the distance differs. Rows of the changelog
-beyond every epoch (a commit that did not happen) are outside n's range by construction, because n is at
-or below the frontier.
+which holds for any base and for overtaken rows too; only the distance differs. Rows of the
+changelog beyond every epoch (a commit that did not happen) are outside n's range by construction,
+because n is at or below the frontier.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 
 from streaming.algebra.tree import MULTIPLICITY, NUMBER, Schema, column_name
 from streaming.algebra.types import delta_schema
@@ -153,11 +156,16 @@ def at_epoch(warehouse: Place, group: str, number: int) -> State:
     found = EpochLog(table.place, table.version).last_where(lambda one: one.epoch <= number)
     if found is None or found.epoch.epoch != number:
         raise expired(table.place, f"epoch {number} is no longer in the log")
-    return State(_at_version(table, found), found.epoch, found.epoch.frontier, True)
+    opened = _at_version(table, found)
+    if opened is None:
+        raise expired(table.place, f"files of epoch {number} are gone")
+    return State(opened, found.epoch, found.epoch.frontier, True)
 
 
 def at_transaction(warehouse: Place, group: str, number: int) -> State:
     """The state after transaction `number`: the nearest epoch, and the changes from there.
+
+    From the nearest epoch before it forward; when that one's files are gone, from the newest back.
 
     Raises:
         FrescoError: READ_ABOVE_FRONTIER; READ_NOT_RECORDED inside a commit of a view that is not
@@ -175,10 +183,9 @@ def at_transaction(warehouse: Place, group: str, number: int) -> State:
         return State(table, newest, number, True)
     log = EpochLog(table.place, table.version)
     before = log.last_where(lambda one: one.frontier <= number)
-    if before and before.epoch.frontier == number and before.epoch.is_prefix:
-        return State(_at_version(table, before), before.epoch, number, True)
+    exact = before is not None and before.epoch.frontier == number and before.epoch.is_prefix
     after = log.next_after(before)
-    if after is not None and not after.epoch.complete:
+    if not exact and after is not None and not after.epoch.complete:
         low = before.epoch.frontier if before else -1
         raise FrescoError(
             "READ_NOT_RECORDED",
@@ -186,25 +193,29 @@ def at_transaction(warehouse: Place, group: str, number: int) -> State:
             where=table.place.uri,
             todo="read at one of the two, or make every view of the group COMPLETE",
         )
-    changes = Table.open(warehouse.below(f"{group}_changes"), "view")
-    if before is not None:
-        return State(_at_version(table, before), before.epoch, number, False, changes)
+    base = _at_version(table, before) if before else None
+    changes = None if base and exact else Table.open(warehouse.below(f"{group}_changes"), "view")
+    if base is not None and before is not None:
+        return State(base, before.epoch, number, exact, changes)
     kept = int((changes.handle.metadata().configuration if changes else {}).get(KEPT_FROM, 0))
     if changes is None or number + 1 < kept:
         raise expired(table.place, f"changes after transaction {number} have been dropped")
     return State(table, newest, number, False, changes)
 
 
-def _at_version(table: Table, found: Versioned) -> Table:
+def _at_version(table: Table, found: Versioned) -> Table | None:
+    """The table at an older version; None when its log or one of its files is gone."""
     if found.version == table.version:
         return table
     try:
         opened = Table.open(table.place, "view", found.version)
-    except Exception as error:  # delta-rs has no one class for a version it cannot build
-        raise expired(table.place, f"version {found.version} cannot be read: {error}") from error
+    except Exception:  # delta-rs has no one class for a version that it cannot build
+        return None
     if opened is None:
-        raise expired(table.place, f"version {found.version} is gone")
-    return opened
+        return None
+    paths = [opened.place.path(unquote(one.path)) for one in opened.files()]
+    infos = opened.place.filesystem.get_file_info(paths)
+    return None if any(info.type == pafs.FileType.NotFound for info in infos) else opened
 
 
 def names_of(schema: Schema) -> list[str]:

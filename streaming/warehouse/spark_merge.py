@@ -1,9 +1,10 @@
 """The group table's commit by Spark's MERGE, for changes that rewrite more than one driver should.
 
-The source of the merge is the same plan the driver's writer would write: absolute numbers of copies per
-`_id`. So both leave the same rows, schema and metadata, and a commit may be done by either. The pair
-(application, epoch) and the metadata are settings of a session of their own: nothing to take back, and no
-other query of the driver commits under them. Spark itself skips a pair that is in the log already.
+The source of the merge is the same plan the driver's writer would write: absolute numbers of
+copies per `_id`. So both leave the same rows, schema and metadata, and a commit may be done by
+either. The pair (application, epoch) and the metadata are settings of a session of their own:
+nothing to take back, and no other query of the driver commits under them. Spark itself skips a
+pair that is in the log already.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def merge_by_spark(
     for name, value in settings.items():
         session.conf.set(name, value)
     try:
-        session.read.parquet(_spark_path(warehouse, staged)).createOrReplaceTempView("fresco_changes")
+        session.read.parquet(_spark_path(warehouse, staged)).createOrReplaceTempView(
+            "fresco_changes"
+        )
         names = [plan.view.name for plan in plans]
         session.sql(_statement(table.place.uri, names, drop)).collect()
     finally:

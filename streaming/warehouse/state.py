@@ -1,7 +1,7 @@
 """The group table's part of a commit: from a view's delta to the files that leave and come.
 
-Planning reads and checks; writing writes. The numbers of copies a plan ends with are absolute, so the
-same plan serves the writer in the driver and Spark's MERGE.
+Planning reads and checks; writing writes. The numbers of copies a plan ends with are absolute, so
+the same plan serves the writer in the driver and Spark's MERGE.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.errors import FrescoError
-from streaming.warehouse.changelog import struct_column
-from streaming.warehouse.files import Action, Place, read_file, write_file
+from streaming.warehouse.changelog import fields_of, one_array, struct_column
+from streaming.warehouse.files import QUICK, Action, Place, read_file, write_file
 from streaming.warehouse.net import net_changes
 from streaming.warehouse.rewrite import (
     IdIndex,
@@ -28,8 +28,6 @@ from streaming.warehouse.rewrite import (
 from streaming.warehouse.table import FileEntry, ViewTable, struct_field
 
 STATE_STATS = ("_id",)
-SMALL_VIEW = 1 << 20
-"""A view of at most this many bytes is rewritten as one file whenever it changes."""
 LARGEST_FILE = 64 << 20
 
 
@@ -76,7 +74,7 @@ def plan_change(
     """
     own = tuple(one for one in files if one.partition == view.name)
     net = net_changes(delta, len(view.schema), view.key, connection)
-    ids = _one_array(net.column("_id"))
+    ids = one_array(net.column("_id"))
     located = locate(place, own, ids, index)
     minus = net.column("minus").to_numpy()
     final = located.existing + net.column("plus").to_numpy() - minus
@@ -121,18 +119,17 @@ def write_change(place: Place, plan: StateChange, file_bytes: int, index: IdInde
     """Write the files that replace what a plan changes; the actions for the commit.
 
     Args:
-        file_bytes: smallest target size of a file.
+        file_bytes: smallest target size of a file; a view of at most this many bytes is rewritten
+            whole, as one file, whenever it changes.
     """
     arrived = plan.fresh.filter(pa.array((plan.located.existing == 0) & (plan.final > 0)))
     total = sum(one.size for one in plan.files)
     target = target_bytes(total, file_bytes)
-    if plan.files and total <= SMALL_VIEW:
+    if plan.files and total <= file_bytes:
         return _rewrite_whole(place, plan, arrived, target, index)
     actions: list[Action] = []
     for hit in plan.located.hits:
-        rows = replaced(
-            read_state(place, hit.entry, plan.view), hit, plan.final, plan.fresh
-        )
+        rows = replaced(read_state(place, hit.entry, plan.view), hit, plan.final, plan.fresh)
         actions.append(hit.entry.removal("view"))
         actions += write_sorted(place, plan.view, rows, target, index)
         index.forget(hit.entry.path)
@@ -167,7 +164,17 @@ def target_bytes(view_bytes: int, smallest: int) -> int:
 def read_state(place: Place, entry: FileEntry, view: ViewTable) -> pa.Table:
     """A file's rows as `_id`, `_n` and the view's struct, whoever wrote it."""
     rows = read_file(place, entry.path, ["_id", "_n", view.struct])
-    return rows.select(["_id", "_n", view.struct]).cast(_file_schema(view))
+    schema = _file_schema(view)
+    struct = schema.field(view.struct)
+    held = fields_of(rows, struct.name)
+    arrays = [
+        one_array(held[inner.name]).cast(inner.type)
+        if inner.name in held
+        else pa.nulls(rows.num_rows, inner.type)
+        for inner in struct.type
+    ]
+    values = pa.StructArray.from_arrays(arrays, fields=list(struct.type))
+    return pa.table([rows.column("_id"), rows.column("_n"), values], schema=schema)
 
 
 def _file_schema(view: ViewTable) -> pa.Schema:
@@ -183,6 +190,7 @@ def write_sorted(
     target: int,
     index: IdIndex,
     data_change: bool = True,
+    compression: str = QUICK,
 ) -> list[Action]:
     """Write rows sorted by `_id` as files of about `target` bytes, none when there are no rows."""
     rows = rows.cast(_file_schema(view))
@@ -192,11 +200,9 @@ def write_sorted(
     actions: list[Action] = []
     for start in range(0, count, step):
         piece = rows.slice(start, step)
-        action = write_file(place, piece, ("view", view.name), STATE_STATS, data_change)
-        index.remember(action.path, id_prefixes(_one_array(piece.column("_id"))))
+        action = write_file(
+            place, piece, ("view", view.name), STATE_STATS, data_change, compression
+        )
+        index.remember(action.path, id_prefixes(one_array(piece.column("_id"))))
         actions.append(action)
     return actions
-
-
-def _one_array(values: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)

@@ -1,13 +1,13 @@
 """Fresco's Delta tables: their schemas, how they are made, and a handle to read and commit.
 
-The group table `<warehouse>/<group>` is partitioned by `view`: `_id`, `_n` and one struct column per
-view. Its changelog `<group>_changes` has `number` and `multiplicity` in their place. The updates table
-`_updates` has one struct column per relation. Struct columns have physical names (`names`), and each
-field carries its true name as metadata.
+The group table `<warehouse>/<group>` is partitioned by `view`: `_id`, `_n` and one struct column
+per view. Its changelog `<group>_changes` has `number` and `multiplicity` in their place. The
+updates table `_updates` has one struct column per relation. Struct columns have physical names
+(`names`), and each field carries its true name as metadata.
 
-Exactly once (DESIGN 9): delta-rs neither skips nor refuses a repeated (application, version) on a fresh
-handle, and fails on a stale one. So `Table.commit` asks `transaction_version` of the very handle that
-commits; a conflict surfaces as `Conflict`, and the caller reloads and decides again.
+Exactly once (DESIGN 9): delta-rs neither skips nor refuses a repeated (application, version) on a
+fresh handle, and fails on a stale one. So `Table.commit` asks `transaction_version` of the very
+handle that commits; a conflict surfaces as `Conflict`, and the caller reloads and decides again.
 """
 
 from __future__ import annotations
@@ -19,12 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import (
-    CommitFailedError,
-    DeltaError,
-    SchemaMismatchError,
-    TableNotFoundError,
-)
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import RemoveAction
 
 from streaming.algebra.tree import Schema
@@ -33,24 +28,10 @@ from streaming.errors import FrescoError
 from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.files import Action, Place, now_ms
 from streaming.warehouse.names import TRUE_NAME, physical_name, physical_names
+from streaming.warehouse.options import TableOptions
 
 MARK = '{"fresco'
 """How Fresco's `userMetadata` begins."""
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """Properties a table is made with.
-
-    Attributes:
-        checkpoint_interval: commits between checkpoints of the log.
-        log_retention_hours: how long old log entries, and with them old epochs, can be read.
-        deleted_file_retention_hours: how long replaced files stay for readers of old epochs.
-    """
-
-    checkpoint_interval: int = 50
-    log_retention_hours: int = 24
-    deleted_file_retention_hours: int = 24
 
 
 @dataclass(frozen=True)
@@ -93,18 +74,29 @@ def changes_schema(views: Sequence[ViewTable]) -> pa.Schema:
     return pa.schema([*map(_plain, head), *(struct_field(one.name, one.schema) for one in views)])
 
 
-def _lacks(have: pa.Schema, wanted: pa.Schema) -> bool:
-    """Whether a column, or a field inside a struct column, is missing or of another type."""
+def _lacks(have: pa.Schema, wanted: pa.Schema, where: str) -> bool:
+    """Whether a column, or a field inside a struct column, is missing.
+
+    Raises FrescoError WAREHOUSE_SCHEMA for one of another type.
+    """
+    missing = False
     for field in wanted:
         at = have.get_field_index(field.name)
-        if at < 0:
-            return True
-        if not pa.types.is_struct(field.type):
+        if at < 0 or not pa.types.is_struct(field.type):
+            missing = missing or at < 0
             continue
         held = {inner.name: inner.type for inner in have.field(at).type}
-        if any(held.get(inner.name) != inner.type for inner in field.type):
-            return True
-    return False
+        for inner in field.type:
+            kind = held.get(inner.name)
+            missing = missing or kind is None
+            if kind not in (None, inner.type):
+                raise FrescoError(
+                    "WAREHOUSE_SCHEMA",
+                    f"{field.name}.{inner.name} is {kind} in the table and would be {inner.type}",
+                    where=where,
+                    todo="use another name, or start a new warehouse",
+                )
+    return missing
 
 
 def _plain(pair: tuple[str, pa.DataType]) -> pa.Field:
@@ -151,7 +143,8 @@ class Table:
     @property
     def version(self) -> int:
         """The Delta version this handle is at."""
-        return self.handle.version()
+        version: int = self.handle.version()
+        return version
 
     def refresh(self) -> None:
         """Move to the newest version."""
@@ -209,7 +202,7 @@ class Table:
             FrescoError: WAREHOUSE_SCHEMA when a column of that name has another type.
         """
         have = pa.schema(self.handle.schema().to_arrow())
-        if not _lacks(have, schema):
+        if not _lacks(have, schema, self.place.uri):
             return
         try:
             write_deltalake(
@@ -221,13 +214,6 @@ class Table:
             )
         except CommitFailedError as error:
             raise Conflict(str(error)) from error
-        except (SchemaMismatchError, DeltaError) as error:
-            raise FrescoError(
-                "WAREHOUSE_SCHEMA",
-                f"the table has a column of that name with another type: {error}",
-                where=self.place.uri,
-                todo="give the view another name, or start a new warehouse",
-            ) from error
         self.refresh()
 
     def files(self, value: str | None = None) -> list[FileEntry]:

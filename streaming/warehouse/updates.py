@@ -1,10 +1,11 @@
 """`<warehouse>/_updates`: every numbered update, the number map, and controls, in one Delta table.
 
-Partitioned by `relation`: `number`, `multiplicity`, one struct column per relation, and two partitions
-of Fresco's own: `_transactions` (number <-> source, transaction, position, commit time) and `_controls`
-(truncations). What the integrator learned in one step is appended in one commit under
-(`fresco/<pipeline>/updates`, sequence), so a repeated step adds nothing. View managers replay from here
-after a restart; `verify` recomputes from here; numbers below a bound are dropped by upkeep.
+Partitioned by `relation`: `number`, `multiplicity`, one struct column per relation, and two
+partitions of Fresco's own: `_transactions` (number <-> source, transaction, position, commit time)
+and `_controls` (truncations). What the integrator learned in one step is appended in one commit
+under (`fresco/<pipeline>/updates`, sequence), so a repeated step adds nothing. View managers
+replay from here after a restart; `verify` recomputes from here; numbers below a bound are dropped
+by upkeep.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from streaming.messages import Control
 from streaming.warehouse.changelog import check_delta, read_numbered, struct_column
 from streaming.warehouse.files import QUICK, Action, Place, delete_files, write_file
 from streaming.warehouse.names import physical_name
-from streaming.warehouse.table import Conflict, Table, TableOptions, ViewTable, struct_field
+from streaming.warehouse.options import TableOptions
+from streaming.warehouse.table import Conflict, Table, ViewTable, struct_field
 
 FOLDER = "_updates"
 TRANSACTIONS = "_transactions"
@@ -85,6 +87,11 @@ class UpdatesWriter:
                 continue
         self._relations.update({one.name: one for one in relations})
 
+    def recorded(self) -> int:
+        """The sequence of the last step appended; 0 or less before the first."""
+        self.table.refresh()
+        return self.table.committed(self._app)
+
     def append(
         self,
         sequence: int,
@@ -143,7 +150,9 @@ class UpdatesWriter:
         place = self.table.place
 
         def one(item: tuple[str, pa.Table]) -> Action:
-            return write_file(place, item[1], ("relation", item[0]), UPDATES_STATS, compression=QUICK)
+            return write_file(
+                place, item[1], ("relation", item[0]), UPDATES_STATS, compression=QUICK
+            )
 
         return list(self._pool.map(one, [item for item in rows.items() if item[1].num_rows]))
 
@@ -223,6 +232,8 @@ class UpdatesReader:
         found = read_numbered(self.table, CONTROLS, CONTROLS_SCHEMA, after, upto)
         rows = sorted(found.to_pylist(), key=lambda row: row[NUMBER])
         return [
-            Control.model_validate({"number": row[NUMBER], "relation": row["c0"], "kind": row["c1"]})
+            Control.model_validate(
+                {"number": row[NUMBER], "relation": row["c0"], "kind": row["c1"]}
+            )
             for row in rows
         ]

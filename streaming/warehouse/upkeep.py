@@ -1,9 +1,10 @@
 """Upkeep between commits: fold small files, drop what is too old, delete files nobody can read.
 
-It runs in the writer's own loop, under the writer's lock, one partition at a time and within a time
-budget: on open Delta a compaction and a merge side by side make one of them fail. Its commits change no
-row and repeat the metadata of the last epoch, so a reader finds the epoch in whatever commit is newest.
-Checkpoints and the clean-up of expired log entries come with ordinary commits, by the table's settings.
+It runs in the writer's own loop, under the writer's lock, one partition at a time and within a
+time budget: on open Delta a compaction and a merge side by side make one of them fail. Its commits
+change no row and repeat the metadata of the last epoch, so a reader finds the epoch in whatever
+commit is newest. Checkpoints and the clean-up of expired log entries come with ordinary commits,
+by the table's settings.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pyarrow as pa
 from deltalake.exceptions import CommitFailedError
 
 from streaming.warehouse.changelog import CHANGES_STATS
-from streaming.warehouse.files import Action, delete_files, read_file, write_file
+from streaming.warehouse.files import SMALL, Action, delete_files, read_file, write_file
 from streaming.warehouse.snapshot import KEPT_FROM
 from streaming.warehouse.state import read_state, target_bytes, write_sorted
 from streaming.warehouse.table import Conflict, FileEntry, Table, commit_properties
@@ -110,7 +111,13 @@ class Upkeep:
             pieces = [read_state(writer.state.place, one, view) for one in chosen]
             rows = pa.concat_tables(pieces).sort_by("_id")
             actions = write_sorted(
-                writer.state.place, view, rows, target, writer.index, data_change=False
+                writer.state.place,
+                view,
+                rows,
+                target,
+                writer.index,
+                data_change=False,
+                compression=SMALL,
             )
             done += _replace(writer.state, chosen, actions, "view")
             for one in chosen:
@@ -200,7 +207,9 @@ def drop_below(table: Table, bound: int) -> int:
     table.refresh()
     kept = int(table.handle.metadata().configuration.get(KEPT_FROM, 0))
     old = [
-        one for one in table.files() if (high := one.high.get("number")) is not None and high < bound
+        one
+        for one in table.files()
+        if (high := one.high.get("number")) is not None and high < bound
     ]
     if bound <= kept or not old:
         return 0

@@ -2,15 +2,15 @@
 
 The steps, in this order, and why a crash between any two does no harm:
 
-1. Net the deltas per `_id`, find the rows they change, and check that no multiplicity falls below zero.
-   Nothing is written before all of this has passed.
+1. Net the deltas per `_id`, find the rows they change, and check that no multiplicity falls below
+   zero. The changelog's files are written meanwhile; nothing names them before all has passed.
 2. Append the changelog under (`fresco/<pipeline>/<group>/changes`, epoch).
-3. Commit the group table under (`fresco/<pipeline>/<group>/state`, epoch): the commit point. Readers of
-   the changelog go no further than this commit's covered numbers.
+3. Commit the group table under (`fresco/<pipeline>/<group>/state`, epoch): the commit point.
+   Readers of the changelog go no further than this commit's covered numbers.
 
-A repeat finds its epoch in the handle it would commit with, and does nothing. A writer that was paused
-holds a stale handle: its commit conflicts, it reloads and decides again. A writer of an older start sees
-the newer generation in the last commit and is refused.
+A repeat finds its epoch in the handle it would commit with, and does nothing. A writer that was
+paused holds a stale handle: its commit conflicts, it reloads and decides again. A writer of an
+older start sees the newer generation in the last commit and is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -28,12 +28,12 @@ from streaming.errors import FrescoError
 from streaming.warehouse.changelog import CHANGES_STATS, check_delta, write_changes
 from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.files import Action, Place, delete_files, now_ms
+from streaming.warehouse.options import WriterOptions
 from streaming.warehouse.rewrite import IdIndex
 from streaming.warehouse.state import STATE_STATS, StateChange, plan_change, write_change
 from streaming.warehouse.table import (
     Conflict,
     Table,
-    TableOptions,
     ViewTable,
     changes_schema,
     state_schema,
@@ -43,22 +43,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ATTEMPTS = 8
-
-
-@dataclass(frozen=True)
-class WriterOptions:
-    """How the writer works.
-
-    Attributes:
-        spark_bytes: when more bytes must be rewritten, and a session is given, Spark does it.
-        file_bytes: smallest target for a state file; grows with the view (see `state`).
-        threads: files written and read at the same time.
-    """
-
-    spark_bytes: int = 256 << 20
-    file_bytes: int = 1 << 20
-    threads: int = 4
-    table: TableOptions = field(default_factory=TableOptions)
 
 
 @dataclass(frozen=True)
@@ -114,6 +98,7 @@ class GroupWriter:
         )
         self.before_commit: Callable[[str], None] = lambda table: None
         """Called with "changes" or "state" just before that commit: for scripted crashes."""
+        self._ensure_columns(views)
 
     def last(self) -> Epoch | None:
         """The newest epoch in the table."""
@@ -128,13 +113,22 @@ class GroupWriter:
         with other types is there (a dropped view's).
         """
         with self.lock:
-            for table, schema in (
-                (self.state, state_schema([view])),
-                (self.changes, changes_schema([view])),
-            ):
-                table.refresh()
-                table.add_columns(schema, table.metadata())
+            self._ensure_columns([view])
             self.views[view.name] = view
+
+    def _ensure_columns(self, views: Sequence[ViewTable]) -> None:
+        for table, schema in (
+            (self.state, state_schema(views)),
+            (self.changes, changes_schema(views)),
+        ):
+            for attempt in range(_ATTEMPTS):
+                table.refresh()
+                try:
+                    table.add_columns(schema, table.metadata())
+                    break
+                except Conflict:
+                    if attempt == _ATTEMPTS - 1:
+                        raise
 
     def commit(
         self,
@@ -227,10 +221,8 @@ class GroupWriter:
                 todo="the merge state is not that of this warehouse; restore both together",
             )
 
-    def _plan_and_append(
-        self, deltas: Mapping[str, pa.Table], epoch: Epoch
-    ) -> list[StateChange]:
-        """Plan every view; write the changelog's files meanwhile; commit them when all plans hold."""
+    def _plan_and_append(self, deltas: Mapping[str, pa.Table], epoch: Epoch) -> list[StateChange]:
+        """Plan every view, write the changelog's files meanwhile, commit them when plans hold."""
         names = sorted(deltas, key=lambda name: -deltas[name].num_rows)
         files = self.state.files()
         planned = [

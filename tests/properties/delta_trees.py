@@ -1,7 +1,8 @@
 """Random views and random histories for the delta rules: small domains, so that rows meet.
 
-Three relations with NULLs, duplicates and decimals; views of every operator in any nesting; histories of
-transactions that insert, delete, update and truncate. Everything is drawn, so hypothesis can shrink it.
+Three relations with NULLs, duplicates and decimals; views of every operator in any nesting;
+histories of transactions that insert, delete, update and truncate. Everything is drawn, so
+hypothesis can shrink it.
 """
 
 from __future__ import annotations
@@ -177,7 +178,8 @@ def _aggregation(draw: Draw, schema: Schema) -> Aggregation:
 class History:
     """Transactions 0..n; `deltas[n]` are the signed rows of transaction n by relation.
 
-    `truncates[n]` are the relations truncated under n, before its rows; `states[n]` the bags after n.
+    `truncates[n]` are the relations truncated under n, before its rows; `states[n]` the bags after
+    n.
     """
 
     deltas: list[dict[str, list[tuple[int, Row]]]] = field(default_factory=list)

@@ -17,8 +17,9 @@ from pyspark.sql import SparkSession
 from streaming.embedded.jars import spark_jars
 from streaming.readers import Warehouse
 from streaming.warehouse.epoch import Epoch, next_epoch
+from streaming.warehouse.options import WriterOptions
 from streaming.warehouse.upkeep import Upkeep, UpkeepOptions
-from streaming.warehouse.writer import GroupWriter, WriterOptions
+from streaming.warehouse.writer import GroupWriter
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from warehouse_rows import BALANCE, LINES, ODD, delta, write_catalog

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.errors import FrescoError
@@ -60,6 +60,7 @@ def expected(kinds: list[pa.DataType], row: list[object]) -> str:
     return hashlib.sha256("".join(parts).encode()).hexdigest()[:32]
 
 
+@settings(deadline=None, print_blob=True)
 @given(st.data())
 def test_ids_are_those_of_the_canonical_form(data: st.DataObject) -> None:
     chosen = data.draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=4))
@@ -67,9 +68,7 @@ def test_ids_are_those_of_the_canonical_form(data: st.DataObject) -> None:
     rows = data.draw(st.lists(row, min_size=1, max_size=5))
     kinds = [kind for kind, _ in chosen]
     names = [f"c{at}" for at in range(len(kinds))]
-    columns = [
-        pa.array([row[at] for row in rows], kind) for at, kind in enumerate(kinds)
-    ]
+    columns = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(kinds)]
     found = row_ids(pa.Table.from_arrays(columns, names), names)
     assert found.to_pylist() == [expected(kinds, row) for row in rows]
 
@@ -81,7 +80,7 @@ def test_null_differs_from_the_empty_text_and_values_do_not_run_into_each_other(
 
 
 def test_a_type_without_canonical_form_is_refused_by_name() -> None:
-    with pytest.raises(FrescoError, match="WAREHOUSE_TYPE.*list"):
+    with pytest.raises(FrescoError, match=r"WAREHOUSE_TYPE.*list"):
         row_ids(pa.table({"c0": [[1]]}), ["c0"])
 
 

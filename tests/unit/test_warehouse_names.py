@@ -16,7 +16,7 @@ from streaming.warehouse.names import (
 )
 
 REFUSED = ' ,;{}()=.\t\n`"'
-NAMES = st.text(st.sampled_from("aAbB01_%. ,;{}()=\t\n`\"é中/2u"), max_size=8)
+NAMES = st.text(st.sampled_from('aAbB01_%. ,;{}()=\t\n`"é中/2u'), max_size=8)
 
 
 def test_ordinary_names_stay_as_they_are() -> None:

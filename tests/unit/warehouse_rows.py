@@ -39,9 +39,7 @@ LINES = ViewTable("lines", (Column("text", "string"), Column("number", "bigint")
 def delta(view: ViewTable, rows: Sequence[Sequence[object]]) -> pa.Table:
     """A delta from rows (number, multiplicity, value, ...)."""
     schema = delta_schema(view.schema)
-    columns = [
-        pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)
-    ]
+    columns = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
     return pa.Table.from_arrays(columns, schema=schema)
 
 

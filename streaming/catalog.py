@@ -1,0 +1,203 @@
+"""The stored catalog: what a pipeline maintains, kept in its warehouse.
+
+`<warehouse>/_catalog/views.json` is written once, at the first start, by put-if-absent; a later
+start whose files differ from it is refused, because adding or dropping a view of a running pipeline
+is a step of its own (`fresco view add`, `fresco view drop`) that has to reach a cut of the numbers.
+
+    {"views": [{"name", "group", "level", "every", "mode", "refresh", "sql",
+                "schema": [{"name", "type"}], "key": [position] or null, "relations": [name]}],
+     "relations": [{"name", "schema": [{"name", "type"}], "key": [position]}]}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlglot.tokens import Tokenizer
+
+from streaming.algebra.parse import parse
+from streaming.algebra.tree import Column, Relation, Schema
+from streaming.errors import FrescoError
+from streaming.views import ViewSpec, load_views, parse_view, parse_view_file
+
+__all__ = [
+    "Catalog",
+    "ViewSpec",
+    "compare_catalog",
+    "load_catalog",
+    "load_views",
+    "parse_view",
+    "parse_view_file",
+    "replace_catalog",
+    "save_catalog",
+]
+PATH = "_catalog/views.json"
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """What is maintained: the views, merge group -> view names, relations by name."""
+
+    views: tuple[ViewSpec, ...]
+    groups: Mapping[str, tuple[str, ...]]
+    relations: Mapping[str, Relation]
+
+
+def save_catalog(
+    warehouse: Path | str,
+    views: Sequence[ViewSpec],
+    groups: Mapping[str, Iterable[str]],
+    relations: Mapping[str, Relation],
+) -> None:
+    """Store the catalog at the first start (put-if-absent), compare with it at every other.
+
+    Raises:
+        FrescoError: CATALOG_VIEWS_CHANGED naming the views that differ, CATALOG_DAMAGED.
+    """
+    catalog = Catalog(tuple(views), {g: tuple(v) for g, v in groups.items()}, relations)
+    path = Path(warehouse) / PATH
+    if not path.exists() and _put_if_absent(path, _encoded(catalog)):
+        return
+    compare_catalog(load_catalog(warehouse), catalog, where=str(path))
+
+
+def replace_catalog(warehouse: Path | str, catalog: Catalog) -> None:
+    """Store what `view add` or `view drop` has made of the catalog, in one step.
+
+    The caller holds the pipeline (its generation), so no one else writes.
+    """
+    path = Path(warehouse) / PATH
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft.write_bytes(_encoded(catalog))
+    os.replace(draft, path)
+
+
+def load_catalog(warehouse: Path | str) -> Catalog:
+    """The stored catalog, its views parsed anew from their SQL.
+
+    Raises:
+        FileNotFoundError: none is stored.
+        FrescoError: CATALOG_DAMAGED.
+    """
+    path = Path(warehouse) / PATH
+    try:
+        value = json.loads(path.read_bytes())
+        relations = {entry["name"]: _relation(entry) for entry in value["relations"]}
+        known, views = dict(relations), []
+        groups: dict[str, list[str]] = {}
+        for entry in value["views"]:
+            query = parse(entry["sql"], known, origin=f"{path} ({entry['name']})")
+            key = None if entry["key"] is None else tuple(entry["key"])
+            spec = ViewSpec(
+                **{k: entry[k] for k in ("name", "level", "every", "mode", "refresh", "sql")},
+                tree=query,
+                schema=_schema(entry["schema"]),
+                relations=tuple(entry["relations"]),
+                key=key,
+            )
+            views.append(spec)
+            known[spec.name] = spec.relation
+            groups.setdefault(entry["group"], []).append(spec.name)
+    except (ValueError, KeyError, TypeError) as error:
+        raise FrescoError(
+            "CATALOG_DAMAGED",
+            f"the stored catalog cannot be read: {error!r}",
+            where=str(path),
+            todo="restore the file from a backup of the warehouse",
+        ) from error
+    return Catalog(tuple(views), {g: tuple(v) for g, v in groups.items()}, relations)
+
+
+def compare_catalog(stored: Catalog, asked: Catalog, *, where: str = "") -> None:
+    """Refuse a start whose views are not the stored ones.
+
+    Raises:
+        FrescoError: CATALOG_VIEWS_CHANGED.
+    """
+    before, after = _fingerprints(stored), _fingerprints(asked)
+    differences = [f"{name} is new" for name in after if name not in before]
+    differences += [f"{name} is gone" for name in before if name not in after]
+    for name in after:
+        if name in before and after[name] != before[name]:
+            changed = [what for what in after[name] if after[name][what] != before[name][what]]
+            differences.append(f"{name} differs in {', '.join(changed)}")
+    if differences:
+        raise FrescoError(
+            "CATALOG_VIEWS_CHANGED",
+            f"the view files are not what this pipeline maintains: {'; '.join(differences)}",
+            where=where,
+            todo="use `fresco view add FILE` and `fresco view drop NAME` (to change a view, drop "
+            "and add it), or put the files back",
+        )
+
+
+def _fingerprints(catalog: Catalog) -> dict[str, dict[str, object]]:
+    """What makes a view the same view; layout and comments of its SQL do not."""
+    group_of = {name: group for group, names in catalog.groups.items() for name in names}
+    return {
+        view.name: {
+            "its SQL": tuple(token.text for token in Tokenizer().tokenize(view.sql)),
+            "its consistency": (view.level, view.every),
+            "its mode": (view.mode, view.refresh),
+            "its columns": view.schema,
+            "its merge group": group_of.get(view.name),
+        }
+        for view in catalog.views
+    }
+
+
+def _encoded(catalog: Catalog) -> bytes:
+    group_of = {name: group for group, names in catalog.groups.items() for name in names}
+    views = [
+        {
+            "name": view.name,
+            "group": group_of[view.name],
+            "level": view.level,
+            "every": view.every,
+            "mode": view.mode,
+            "refresh": view.refresh,
+            "sql": view.sql,
+            "schema": _columns(view.schema),
+            "key": None if view.key is None else list(view.key),
+            "relations": list(view.relations),
+        }
+        for view in catalog.views
+    ]
+    relations = [
+        {"name": r.name, "schema": _columns(r.schema), "key": list(r.key)}
+        for r in catalog.relations.values()
+    ]
+    value = {"views": views, "relations": relations}
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _columns(schema: Schema) -> list[dict[str, str]]:
+    return [{"name": column.name, "type": column.type} for column in schema]
+
+
+def _schema(columns: Iterable[Mapping[str, str]]) -> Schema:
+    return tuple(Column(column["name"], column["type"]) for column in columns)
+
+
+def _relation(entry: Mapping[str, Any]) -> Relation:
+    return Relation(entry["name"], _schema(entry["schema"]), tuple(entry["key"]))
+
+
+def _put_if_absent(path: Path, value: bytes) -> bool:
+    """Whole or not at all: a draft is linked to the name, which fails when the name is taken."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft.write_bytes(value)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        draft.unlink()
+    return True

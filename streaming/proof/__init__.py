@@ -1,0 +1,1 @@
+"""The parts of `streaming.verify`: recomputation, comparison, levels, the databases' rows."""

@@ -1,0 +1,199 @@
+"""The databases' own rows, beside what was recorded of them (`fresco verify --source`).
+
+All tables of one database are read in one REPEATABLE READ snapshot, as PostgreSQL's own text, and
+typed by the catalog. Two databases are read one after the other: the workload must rest.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import duckdb
+import psycopg
+import pyarrow as pa
+import pyarrow.csv
+from psycopg import sql
+
+from streaming.algebra.tree import Column, Relation
+from streaming.algebra.types import duck_type
+from streaming.errors import FrescoError
+from streaming.proof import recorded
+from streaming.proof.history import History, columns_of
+from streaming.proof.levels import Judged, Witness
+from streaming.proof.recompute import (
+    Difference,
+    Recomputed,
+    differences,
+    fingerprint,
+    offer_relation,
+    open_engine,
+    parents_first,
+)
+from streaming.readers import Warehouse
+
+EQUAL, DIFFERENT = "equal", "different"
+
+
+@dataclass(frozen=True)
+class Database:
+    """One source.
+
+    Attributes:
+        connection: PostgreSQL URL or connection string; a reader of the tables is enough.
+        tables: name in views -> table, "schema.table".
+    """
+
+    connection: str = field(repr=False)
+    tables: Mapping[str, str]
+
+
+def judge_databases(
+    warehouse: Warehouse, path: str, databases: Mapping[str, Database]
+) -> list[Judged]:
+    """One line per relation and view: equal to its database or not.
+
+    Raises:
+        FrescoError: VERIFY_SOURCE, VERIFY_SQL, VERIFY_RETENTION.
+    """
+    engine = open_engine()
+    truncated = recorded.truncations(path)
+    relations = {relation.name: relation for relation in warehouse.relations()}
+    lines = []
+    tables = _read_all(engine, list(relations.values()), databases)
+    for at, relation in enumerate(relations.values()):
+        rows = warehouse.updates(relation.name)
+        history = History(
+            engine, f"__h{at}", relation.schema, rows, truncated.get(relation.name, [])
+        )
+        history.seek(recorded.EVERYTHING)
+        found = differences(engine, tables[relation.name], history.bag, history.columns, 3)
+        count, _ = fingerprint(engine, tables[relation.name], history.columns)
+        lines.append(_line("relation", relation.name, found, count, -1, ""))
+        offer_relation(engine, relation, tables[relation.name], history.columns)
+    specs = {name: warehouse.spec(name) for name in warehouse.views()}
+    for at, name in enumerate(parents_first(specs)):
+        lines.append(_judge_view(engine, warehouse, name, f"__v{at}", relations))
+    return lines
+
+
+def _judge_view(
+    engine: duckdb.DuckDBPyConnection,
+    warehouse: Warehouse,
+    name: str,
+    table: str,
+    relations: Mapping[str, Relation],
+) -> Judged:
+    spec = warehouse.spec(name)
+    schema = tuple(Column(one["name"], one["type"]) for one in spec["schema"])
+    recomputed = Recomputed(engine, name, table, schema, spec["sql"], relations)
+    recomputed.refresh()
+    rows = warehouse.read(name, expanded=False)
+    facts = rows.schema.metadata or {}
+    after = facts.get(b"fresco.suspended_after")
+    found = recomputed.differences(recomputed.take_rows(rows))
+    note = f"suspended after {after.decode()}" if after is not None else ""
+    number = int(facts.get(b"fresco.number", b"-1"))
+    return _line("view", name, found, recomputed.fingerprint()[0], number, note)
+
+
+def _line(
+    kind: str, name: str, found: list[Difference], rows: int, number: int, note: str
+) -> Judged:
+    witness = None
+    if found:
+        one = found[0]
+        witness = Witness(number, None, one.row, one.expected, one.found)
+    level = DIFFERENT if found else EQUAL
+    return Judged(kind, name, EQUAL, level, not found, 1, 0, rows, witness, note)
+
+
+def _read_all(
+    engine: duckdb.DuckDBPyConnection,
+    relations: list[Relation],
+    databases: Mapping[str, Database],
+) -> dict[str, str]:
+    """Relation -> DuckDB bag table with the database's rows."""
+    tables: dict[str, str] = {}
+    for source in sorted({relation.name.partition(".")[0] for relation in relations}):
+        if source not in databases:
+            raise FrescoError(
+                "VERIFY_SOURCE",
+                "no connection is configured",
+                where=source,
+                todo=f"set sources.{source}.connection",
+            )
+        own = [one for one in relations if one.name.partition(".")[0] == source]
+        try:
+            with psycopg.connect(databases[source].connection) as connection:
+                connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+                connection.read_only = True
+                connection.execute("SET TIME ZONE 'UTC'")
+                connection.execute("SET DateStyle = 'ISO'")
+                connection.execute("SET bytea_output = 'hex'")
+                for relation in own:
+                    text = _read_text(connection, relation, databases[source])
+                    tables[relation.name] = _typed(engine, f"__d{len(tables)}", relation, text)
+        except (psycopg.Error, duckdb.Error) as error:
+            raise FrescoError(
+                "VERIFY_SOURCE",
+                f"the database cannot be read: {str(error).splitlines()[0]}",
+                where=source,
+                todo="check the connection and the right to SELECT",
+            ) from error
+    return tables
+
+
+def _read_text(
+    connection: psycopg.Connection[tuple[object, ...]], relation: Relation, database: Database
+) -> pa.Table:
+    """All rows, every column as PostgreSQL writes it."""
+    name = relation.name.partition(".")[2]
+    schema, _, table = database.tables[name].rpartition(".")
+    query = sql.SQL(
+        "COPY (SELECT {columns} FROM {table}) TO STDOUT "
+        "WITH (FORMAT csv, NULL '\\N', FORCE_QUOTE *)"
+    ).format(
+        columns=sql.SQL(", ").join(sql.Identifier(column.name) for column in relation.schema),
+        table=sql.Identifier(schema or "public", table),
+    )
+    buffer = io.BytesIO()
+    with connection.cursor() as cursor, cursor.copy(query) as copy:
+        for block in copy:
+            buffer.write(block)
+    names = columns_of(relation.schema)
+    if not buffer.tell():
+        return pa.table({name: pa.array([], pa.string()) for name in names})
+    buffer.seek(0)
+    return pyarrow.csv.read_csv(
+        buffer,
+        read_options=pyarrow.csv.ReadOptions(column_names=names),
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types={name: pa.string() for name in names},
+            null_values=["\\N"],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def _typed(
+    engine: duckdb.DuckDBPyConnection, table: str, relation: Relation, text: pa.Table
+) -> str:
+    """A bag table of the rows, in the relation's types."""
+    columns = columns_of(relation.schema)
+    typed = ", ".join(
+        f"unhex(substr({column}, 3)) AS {column}"
+        if one.type == "binary"
+        else f"CAST({column} AS {duck_type(one.type)}) AS {column}"
+        for column, one in zip(columns, relation.schema, strict=True)
+    )
+    engine.register(f"{table}_text", text)
+    engine.execute(
+        f"CREATE TEMP TABLE {table} AS SELECT {typed}, count(*) AS _n "
+        f"FROM {table}_text GROUP BY ALL"
+    )
+    engine.unregister(f"{table}_text")
+    return table

@@ -1,0 +1,306 @@
+"""Intake: a batch of Kafka records in, numbered updates and REL out (DESIGN 5, Integrator).
+
+One step decodes, assembles, numbers and works out REL, all in columns. Nothing changes before the last
+error is possible, so a step that raises may be repeated; `snapshot` and `restore` carry everything
+between steps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.integrator.machine import (
+    MAX_UNIT,
+    TIMEOUT_MS,
+    Closed,
+    Completed,
+    IntegratorMachine,
+    Numbered,
+    Part,
+    numbers_of,
+)
+from streaming.integrator.numbering import Touched
+from streaming.integrator.relevance import Changes, View, runs, view_needs, work_of
+from streaming.messages import Control, RelRun
+from streaming.sources.debezium import BadRecord, Decoded, Decoder
+from streaming.sources.deltas import Batch, numbered_changes
+from streaming.sources.held import Load, Stage
+from streaming.sources.schema import GLOBAL_TABLE, CapturedRelation, CapturedSource
+from streaming.sources.snapshots import Snapshots, SnapshotWork
+from streaming.sources.tags import closed_snapshots, touched_keys, transaction_parts
+from streaming.sources.transactions import TRANSACTIONS, Assembler, Work
+
+
+@dataclass(frozen=True)
+class IntakeResult:
+    """One step's outcome; `first` > `last` when nothing was numbered.
+
+    Attributes:
+        updates: relation -> delta (`algebra.types.delta_schema`), sorted by number.
+        controls: truncates, under their numbers.
+        runs: merge group -> REL entries covering first..last.
+        transactions: number, source, transaction, position, committed_ms.
+        positions: source -> commit position of its last numbered transaction, as text.
+        committed_ms: newest commit time among the transactions.
+        bad: records of this batch that cannot be used.
+        tainted: number -> relations that lack an undecodable record there.
+        released: global transactions released as local in this step.
+        overdue: global transactions of which a part is missing.
+        held: complete transactions that wait for a global one or for the snapshots.
+        waiting: relation -> rows that wait.
+        open_snapshots: sources whose initial snapshot is not closed.
+        largest_unit: transactions in the largest unit that got one number.
+        ignored: tombstones, logical messages and heartbeats.
+        seconds: time per phase: decode, assemble, number, deltas, relevance.
+    """
+
+    first: int
+    last: int
+    updates: dict[str, pa.Table]
+    controls: tuple[Control, ...]
+    runs: dict[str, tuple[RelRun, ...]]
+    transactions: pa.Table
+    positions: dict[str, str]
+    committed_ms: int | None
+    bad: tuple[BadRecord, ...]
+    tainted: dict[int, tuple[str, ...]]
+    released: tuple[str, ...]
+    overdue: tuple[str, ...] = ()
+    held: int = 0
+    waiting: dict[str, int] = field(default_factory=dict)
+    open_snapshots: tuple[str, ...] = ()
+    largest_unit: int = 0
+    ignored: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Intake:
+    """The integrator's work for one pipeline, without its input and output.
+
+    Args:
+        captured: every captured relation, `<source>.fresco_global` among them where it is used.
+        views: name and tree of every view.
+        groups: merge group -> its views.
+        sources: by default one for each source name, whose prefix is its name.
+        stage: writes held rows and returns their path; None keeps them inside the snapshot.
+        load: reads what `stage` wrote; needed by `restore`.
+        timeout_ms: after which an incomplete global transaction is released as local.
+        max_unit: transactions above which a unit is released as local.
+        threads: DuckDB's.
+    """
+
+    def __init__(
+        self,
+        captured: Sequence[CapturedRelation],
+        views: Sequence[View],
+        groups: Mapping[str, Sequence[str]],
+        *,
+        sources: Sequence[CapturedSource] = (),
+        stage: Stage | None = None,
+        load: Load | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+        max_unit: int = MAX_UNIT,
+        threads: int = 2,
+    ) -> None:
+        self._captured = {r.relation.name: r for r in captured}
+        self._groups = {group: tuple(names) for group, names in groups.items()}
+        self._needs = view_needs(views)
+        self._stage, self._load = stage, load
+        self._decoder = Decoder(captured, sources, threads)
+        self._sources = self._decoder.sources
+        self._assembler = Assembler(captured, self._sources)
+        self._snapshots = Snapshots(captured, self._sources)
+        self._machine = IntegratorMachine(tuple(self._sources), timeout_ms, max_unit)
+        self._positions: dict[str, str] = {}
+        self._duck = duckdb.connect(config={"threads": threads})
+        self._duck.execute("SET TimeZone = 'UTC'")
+
+    @property
+    def next_number(self) -> int:
+        return self._machine.next_number
+
+    def step(self, batch: pa.Table, now_ms: int) -> IntakeResult:
+        """Take in a batch of records (topic, partition, offset, key, value), empty ones too.
+
+        Raises:
+            FrescoError: SOURCE_SNAPSHOT_REPEATED; the state is as before.
+        """
+        clock = _Clock()
+        decoded = self._decoder.decode(batch)
+        clock.lap("decode")
+        snapshot_work, streamed = self._snapshots.add(decoded)
+        works = self._assembler.add(streamed)
+        clock.lap("assemble")
+        numbered = self._number(works, snapshot_work, now_ms)
+        self._snapshots.keep(snapshot_work)
+        ordinals = {s: work.log["ordinal"].to_numpy() for s, work in works.items()}
+        taken = self._assembler.take(works, numbers_of(numbered.assignments, ordinals))
+        clock.lap("number")
+        rows, tainted = dict(taken.rows), dict(taken.tainted)
+        if numbered.first == 0 <= numbered.last:
+            initial, lacking = self._snapshots.take()
+            for name, table in initial.items():
+                zero = table.add_column(0, "number", pa.array(np.zeros(table.num_rows, np.int64)))
+                rows[name] = pa.concat_tables([zero, rows[name]]) if name in rows else zero
+            if lacking:
+                tainted[0] = tuple(sorted({*tainted.get(0, ()), *lacking}))
+        batches = {
+            name: numbered_changes(self._captured[name], table, self._query)
+            for name, table in rows.items()
+        }
+        for name, changes in batches.items():
+            for number in changes.unresolved:
+                tainted[number] = tuple(sorted({*tainted.get(number, ()), name}))
+        clock.lap("deltas")
+        rel = self._relevant(numbered, batches, tainted)
+        clock.lap("relevance")
+        return self._result(decoded, numbered, taken.transactions, batches, rel, tainted, clock)
+
+    def _query(self, sql: str, rows: pa.Table) -> pa.Table:
+        self._duck.register("rows", rows)
+        try:
+            return self._duck.execute(sql).to_arrow_table()
+        finally:
+            self._duck.unregister("rows")
+
+    def _number(
+        self, works: dict[str, Work], snapshots: SnapshotWork, now_ms: int
+    ) -> Numbered:
+        parts: list[Part] = []
+        blocks = {}
+        for source, work in works.items():
+            if work.fresh[0] <= work.fresh[1]:
+                blocks[source] = work.fresh
+                tags = self._captured.get(f"{source}.{GLOBAL_TABLE}")
+                if tags is not None:
+                    parts += transaction_parts(source, tags, work)
+        closed = tuple(
+            Closed(source, seen)
+            for source, seen in closed_snapshots(snapshots, self._captured).items()
+        )
+
+        def keys(source: str, first: int, last: int) -> Touched:
+            return touched_keys(works[source], self._captured, first, last)
+
+        return self._machine.handle(Completed(now_ms, blocks, tuple(parts), closed, keys))
+
+    def _relevant(
+        self,
+        numbered: Numbered,
+        batches: Mapping[str, Batch],
+        tainted: Mapping[int, tuple[str, ...]],
+    ) -> dict[str, tuple[RelRun, ...]]:
+        first, last = numbered.first, numbered.last
+        if first > last:
+            return {}
+        result: dict[str, list[RelRun]] = {group: [] for group in self._groups}
+        if first == 0:
+            for group, names in self._groups.items():
+                result[group].append(RelRun(first=0, last=0, views=tuple(sorted(names))))
+            first = 1
+        length = last - first + 1
+        changed, work = {}, {}
+        for name, batch in batches.items():
+            changed[name] = _marked(batch.rows["number"].to_numpy(), first, length)
+            whole = [c.number for c in batch.controls] + [
+                n for n, names in tainted.items() if name in names
+            ]
+            changed[name] |= _marked(np.array(whole, np.int64), first, length)
+            for scan in {s for n in self._needs.values() for s in n.scans if s.relation == name}:
+                seen = work_of(scan, batch.rows, self._query)
+                numbers = batch.rows["number"].to_numpy()[seen]
+                work[scan] = _marked(np.append(numbers, whole).astype(np.int64), first, length)
+        for number, names in tainted.items():
+            for name in names:
+                if name not in changed and number >= first:
+                    changed[name] = _marked(np.array([number]), first, length)
+        changes = Changes(first, last, changed, work)
+        for group, names in self._groups.items():
+            result[group] += runs(changes, self._needs, names)
+        return {group: tuple(entries) for group, entries in result.items()}
+
+    def _result(
+        self,
+        decoded: Decoded,
+        numbered: Numbered,
+        transactions: pa.Table,
+        batches: Mapping[str, Batch],
+        rel: dict[str, tuple[RelRun, ...]],
+        tainted: dict[int, tuple[str, ...]],
+        clock: _Clock,
+    ) -> IntakeResult:
+        newest = transactions.group_by("source").aggregate([("position", "max")])
+        for source, position in zip(*(c.to_pylist() for c in newest.columns), strict=True):
+            self._positions[source] = str(max(position, int(self._positions.get(source, -1))))
+        controls = [control for batch in batches.values() for control in batch.controls]
+        return IntakeResult(
+            first=numbered.first,
+            last=numbered.last,
+            updates={n: b.delta for n, b in sorted(batches.items()) if b.delta.num_rows},
+            controls=tuple(sorted(controls, key=lambda c: (c.number, c.relation))),
+            runs=rel,
+            transactions=transactions,
+            positions=dict(self._positions),
+            committed_ms=pc.max(transactions["committed_ms"]).as_py(),
+            bad=decoded.bad,
+            tainted=tainted,
+            released=numbered.released,
+            overdue=numbered.overdue,
+            held=numbered.held,
+            waiting=self._assembler.waiting,
+            open_snapshots=self._snapshots.open,
+            largest_unit=numbered.largest,
+            ignored=decoded.ignored,
+            seconds=clock.seconds,
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything between steps, as JSON; large held rows are staged first, each once."""
+        return {
+            "assembler": self._assembler.snapshot(self._stage),
+            "snapshots": self._snapshots.snapshot(self._stage),
+            "machine": self._machine.snapshot(),
+            "positions": dict(self._positions),
+        }
+
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """Back to the state that `snapshot` described."""
+        load = self._load or _cannot_load
+        self._assembler.restore(data["assembler"], load)
+        self._snapshots.restore(data["snapshots"], load)
+        self._machine.restore(data["machine"])
+        self._positions = dict(data["positions"])
+
+
+def _cannot_load(path: str) -> pa.Table:
+    raise ValueError(f"rows are staged at {path} and no `load` was given")
+
+
+def _marked(numbers: np.ndarray, first: int, length: int) -> np.ndarray:
+    marks = np.zeros(length, bool)
+    marks[numbers[numbers >= first] - first] = True
+    return marks
+
+
+class _Clock:
+    """Seconds per phase; for the result only, nothing is decided by it."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._at = time.perf_counter()
+
+    def lap(self, phase: str) -> None:
+        now = time.perf_counter()
+        self.seconds[phase] = now - self._at
+        self._at = now
+
+
+__all__ = ["TRANSACTIONS", "Intake", "IntakeResult"]

@@ -1,0 +1,218 @@
+"""The Spark evaluator equals DuckDB's and recomputation: one rule, two dialects, three evaluators.
+
+Samples of the same random views and histories as the property tests, fewer of them: each costs seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, seed, settings
+from pyspark.sql import SparkSession
+
+from streaming.algebra.delta import aggregates
+from streaming.algebra.duck import DuckEvaluator
+from streaming.algebra.evaluator import Batch, Evaluator, ViewError
+from streaming.algebra.functions import call
+from streaming.algebra.spark import SparkEvaluator
+from streaming.algebra.tree import (
+    Aggregate,
+    Aggregation,
+    Col,
+    Column,
+    Join,
+    Project,
+    Scan,
+    Schema,
+    Tree,
+)
+from streaming.algebra.types import avg_type, delta_schema, sum_type
+from tests.properties.delta_trees import RELATIONS, History, histories, views
+from tests.properties.test_delta_properties import apply, batch_of, recomputed
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    properties = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.adaptive.enabled": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("spark evaluator")
+    for key, value in properties.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+def signed(delta: pa.Table) -> Counter:
+    return Counter(zip(*(column.to_pylist() for column in delta.columns), strict=True))
+
+
+def rows(schema: Schema, *given: tuple) -> tuple[pa.Table, ...]:
+    arrow = delta_schema(schema)
+    columns = zip(*given, strict=True)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, arrow, strict=True)]
+    return (pa.table(arrays, schema=arrow),)
+
+
+def test_spark_equals_duckdb_equals_recomputation_on_random_views(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    @seed(20260101)
+    @settings(
+        max_examples=12,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(view=views(depth=2), history=histories(most=4))
+    def compared(view: Tree, history: History) -> None:
+        assume(history.last >= 2 and aggregates(view))
+        compare(view, history, spark, tmp_path)
+
+    compared()
+
+
+def compare(view: Tree, history: History, spark: SparkSession, folder: Path) -> None:
+    duck: Evaluator = DuckEvaluator(view, threads=1)
+    other: Evaluator = SparkEvaluator(view, spark, folder / "state")
+    bag: Counter = Counter()
+    for first, last in ((0, 0), (1, history.last)):
+        batch = batch_of(history, RELATIONS, first, last)
+        one, two = duck.evaluate(batch), other.evaluate(batch)
+        assert one.schema == two.schema
+        assert signed(one) == signed(two)
+        for number in range(first, last + 1):
+            apply(bag, two, number)
+            assert bag == recomputed(view, history, number), f"at number {number}"
+        duck.advance()
+        other.advance()
+
+
+EVERY = Scan(
+    "s.every",
+    (
+        Column("k", "int"),
+        Column("big", "bigint"),
+        Column("small", "smallint"),
+        Column("money", "decimal(18,2)"),
+        Column("fine", "decimal(38,10)"),
+        Column("real", "double"),
+        Column("text", "string"),
+        Column("raw", "binary"),
+        Column("day", "date"),
+        Column("at", "timestamp"),
+        Column("wall", "timestamp_ntz"),
+        Column("yes", "boolean"),
+    ),
+)
+ROW = (
+    1,
+    2**62,
+    -3,
+    Decimal("12345678.91"),
+    Decimal("-1234567890123456789012345678.0123456789"),
+    0.1,
+    "häß",
+    b"\x00\xff",
+    date(1, 1, 1),
+    datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    datetime(2024, 2, 29, 12, 0, 0, 1),
+    True,
+)
+
+
+def summed(tree: Tree, keys: tuple[int, ...], positions: tuple[int, ...]) -> Aggregate:
+    aggregations = [Aggregation("count_all", None, "bigint")]
+    for position in positions:
+        type_ = tree.schema[position].type
+        aggregations.append(Aggregation("count", position, "bigint"))
+        for function, typed in (("sum", sum_type), ("avg", avg_type)):
+            result = typed(type_)
+            assert result is not None
+            aggregations.append(Aggregation(function, position, result))
+    columns = [Column(f"a{i}", a.type) for i, a in enumerate(aggregations)]
+    schema = tuple(tree.schema[key] for key in keys) + tuple(columns)
+    return Aggregate(tree, keys, tuple(aggregations), schema)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [EVERY, summed(EVERY, (0,), (2, 3, 4, 5)), summed(EVERY, tuple(range(6, 12)), (1,))],
+    ids=["rows", "sums", "groups of every type"],
+)
+def test_every_type_with_nulls_comes_out_the_same(
+    view: Tree, spark: SparkSession, tmp_path: Path
+) -> None:
+    nulls = (None,) * len(ROW)
+    partly = (1, *nulls[1:])
+    given_rows = [(0, 1, *ROW), (0, 2, *nulls), (1, 1, *partly), (2, -1, *ROW), (2, 1, *partly)]
+    duck: Evaluator = DuckEvaluator(view)
+    other: Evaluator = SparkEvaluator(view, spark, tmp_path / "state")
+    for number in range(3):
+        some = [row for row in given_rows if row[0] == number]
+        batch = Batch(number, number, {"s.every": rows(EVERY.schema, *some)})
+        one, two = duck.evaluate(batch), other.evaluate(batch)
+        assert one.schema == two.schema == delta_schema(view.schema)
+        assert signed(one) == signed(two)
+        duck.advance()
+        other.advance()
+
+
+def test_state_moves_from_duckdb_to_spark_and_back(spark: SparkSession, tmp_path: Path) -> None:
+    entry = Scan("s.entry", (Column("account", "bigint"), Column("amount", "decimal(18,2)")))
+    account = Scan("s.account", (Column("id", "bigint"), Column("owner", "string")))
+    view = summed(Join(account, entry, ((0, 0),), None), (1,), (3,))
+    evaluators: list[Evaluator] = [
+        DuckEvaluator(view),
+        SparkEvaluator(view, spark, tmp_path / "state"),
+        DuckEvaluator(view),
+    ]
+    accounts = rows(account.schema, (0, 1, 7, "ann"), (0, 1, 8, None))
+    before: Evaluator | None = None
+    for number, evaluator in enumerate(evaluators):
+        if before is not None:
+            folder = tmp_path / f"moved{number}"
+            folder.mkdir()
+            files = [[folder / name for name in leaf] for leaf in before.export(folder)]
+            evaluator.load(files, number - 1)
+        amount = (number, 1, 7, Decimal("1.50"))
+        given_rows = {"s.entry": rows(entry.schema, amount)}
+        if number == 0:
+            given_rows["s.account"] = accounts
+        found = signed(evaluator.evaluate(Batch(number, number, given_rows)))
+        assert (number, 1, "ann", number + 1, number + 1) == next(r for r in found if r[1] > 0)[:5]
+        evaluator.advance()
+        before = evaluator
+
+
+def test_spark_tells_the_number_of_a_missing_row_and_of_an_arithmetic_error(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    relation = Scan("s.r", (Column("a", "int"), Column("b", "int")))
+    share = call("/", Col(0, "int"), Col(1, "int"))
+    view = Project(relation, (share,), (Column("q", share.type),))
+    evaluator: Evaluator = SparkEvaluator(view, spark, tmp_path / "state")
+    evaluator.evaluate(Batch(0, 0, {"s.r": rows(relation.schema, (0, 1, 6, 3))}))
+    evaluator.advance()
+    with pytest.raises(ViewError) as caught:
+        evaluator.evaluate(Batch(1, 4, {"s.r": rows(relation.schema, (1, 1, 1, 1), (3, 1, 1, 0))}))
+    assert (caught.value.code, caught.value.number) == ("VIEW_ARITHMETIC", 3)
+    with pytest.raises(ViewError) as caught:
+        evaluator.evaluate(Batch(1, 2, {"s.r": rows(relation.schema, (2, -1, 9, 2))}))
+    assert (caught.value.code, caught.value.number) == ("VIEW_RETRACTION_MISSING", 2)
+    found = evaluator.evaluate(Batch(1, 1, {"s.r": rows(relation.schema, (1, -1, 6, 3))}))
+    assert found.column(1).to_pylist() == [-1]

@@ -14,9 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def serve(
-    config: Path, *, local_jars: bool, on_stop: Callable[[Callable[[], None]], None]
-) -> None:
+def serve(config: Path, *, local_jars: bool, on_stop: Callable[[Callable[[], None]], None]) -> None:
     """Run a pipeline until it is told to stop.
 
     Args:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlglot.tokens import Tokenizer
+from sqlglot import tokenize
 
 from streaming.algebra.parse import parse
 from streaming.algebra.tree import Column, Relation, Schema
@@ -142,7 +142,7 @@ def _fingerprints(catalog: Catalog) -> dict[str, dict[str, object]]:
     group_of = {name: group for group, names in catalog.groups.items() for name in names}
     return {
         view.name: {
-            "its SQL": tuple(token.text for token in Tokenizer().tokenize(view.sql)),
+            "its SQL": tuple(token.text for token in tokenize(view.sql, read="spark")),
             "its consistency": (view.level, view.every),
             "its mode": (view.mode, view.refresh),
             "its columns": view.schema,

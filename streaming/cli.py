@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import signal
-import sys
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,9 @@ from rich.progress import Progress
 from streaming.errors import FrescoError
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
     help="Many materialized views over several live databases, all at one source state.",
 )
 out = Console()
@@ -74,7 +75,8 @@ def run(
     from streaming.app import serve
 
     logging.basicConfig(
-        level=logging.INFO, format="%(message)s",
+        level=logging.INFO,
+        format="%(message)s",
         handlers=[RichHandler(console=err, show_path=False, markup=False)],
     )
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -102,8 +104,9 @@ def demo(
     from streaming.demo import run_demo
 
     with _reported(as_json):
-        verdict = run_demo(out if not as_json else err, folder, seconds=seconds, rate=rate,
-                           seed=seed)
+        verdict = run_demo(
+            out if not as_json else err, folder, seconds=seconds, rate=rate, seed=seed
+        )
     if as_json:
         print(json.dumps(verdict.as_dict()))
     raise typer.Exit(0 if verdict.holds else 1)
@@ -156,7 +159,8 @@ def sql(
 
     with _reported(as_json):
         rows = Warehouse(_warehouse(config, warehouse)).sql(
-            query, epoch=epoch, transaction=transaction)
+            query, epoch=epoch, transaction=transaction
+        )
         if as_json:
             for row in rows.to_pylist():
                 print(json.dumps(row, default=str))
@@ -183,8 +187,9 @@ def verify(
         folder = _warehouse(config, warehouse)
         if source:
             if config is None:
-                raise FrescoError("CLI_OPTION", "--source needs the databases' connections",
-                                  todo="pass --config")
+                raise FrescoError(
+                    "CLI_OPTION", "--source needs the databases' connections", todo="pass --config"
+                )
             verdict = verify_sources(folder, databases(load_config(config)))
         else:
             with _progress(as_json) as progress:
@@ -223,7 +228,8 @@ def ddl(
     from streaming.ddl import ddl as statements
 
     with _reported():
-        print(statements(_warehouse(config, warehouse), engine))
+        for statement in statements(str(_warehouse(config, warehouse)), engine):
+            print(f"{statement};")
 
 
 @app.command()
@@ -247,4 +253,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -73,6 +73,8 @@ class Source(Section):
     keys: dict[str, list[str]] = Field(default_factory=dict)
     """Per table name: primary key columns, where no connection can tell."""
     transactions: Literal["metadata", "per-event"] = "metadata"
+    decimals: Literal["precise", "string"] = "precise"
+    """The connector's `decimal.handling.mode`."""
     snapshot: bool = True
     """Whether the connector takes an initial snapshot (closed by its notifications)."""
     notifications: str | None = None

@@ -58,8 +58,11 @@ class DemoVerdict:
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "holds": self.holds, "states": self.states, "moved": self.moved,
-            "verify": self.recorded.as_dict(), "verify_source": self.source.as_dict(),
+            "holds": self.holds,
+            "states": self.states,
+            "moved": self.moved,
+            "verify": self.recorded.as_dict(),
+            "verify_source": self.source.as_dict(),
             "warehouse": str(self.folder / "warehouse"),
         }
 
@@ -95,8 +98,12 @@ class BankStack:
     def start_service(self, name: str = "fresco") -> ManagedProcess:
         """Start `fresco run` as a process of its own."""
         words = [sys.executable, "-m", "streaming", "run", "--config", str(BANK)]
-        command = Command(name, words, env={**os.environ, **self.environment, "COLUMNS": "160"},
-                          stop_signal=signal.SIGTERM)
+        command = Command(
+            name,
+            words,
+            env={**os.environ, **self.environment, "COLUMNS": "160"},
+            stop_signal=signal.SIGTERM,
+        )
         self.service = ManagedProcess(command, self.stack.folder).start()
         return self.service
 
@@ -127,8 +134,9 @@ def run_demo(
         with console.status("starting Kafka and PostgreSQL"):
             bank.start()
         dsns = {database: bank.stack.dsn(database) for database in DATABASES}
-        workload = Workload(dsns, rate=rate, seed=seed,
-                            say=lambda line: console.print(f"[dim]{line}[/]")).start()
+        workload = Workload(
+            dsns, rate=rate, seed=seed, say=lambda line: console.print(f"[dim]{line}[/]")
+        ).start()
         undo.callback(workload.stop)
         with console.status("transfers run; starting Debezium, then the service"):
             bank.start_service()
@@ -163,8 +171,10 @@ def wait_at_rest(bank: BankStack, marker: Marker, seconds: float = REST_SECONDS)
         _check_service(bank)
         if time.monotonic() > deadline:
             raise FrescoError(
-                "DEMO_NOT_AT_REST", f"the views did not catch up within {seconds:.0f} s",
-                where=str(bank.warehouse), todo=f"see {bank.stack.logs}",
+                "DEMO_NOT_AT_REST",
+                f"the views did not catch up within {seconds:.0f} s",
+                where=str(bank.warehouse),
+                todo=f"see {bank.stack.logs}",
             )
         time.sleep(0.25)
 
@@ -178,19 +188,26 @@ def _await_first_epoch(
             _check_service(bank)
             if time.monotonic() > deadline:
                 raise FrescoError(
-                    "DEMO_NO_EPOCH", f"nothing was published in {FIRST_EPOCH_SECONDS:.0f} s",
-                    where=str(bank.warehouse), todo=f"see {bank.stack.logs}",
+                    "DEMO_NO_EPOCH",
+                    f"nothing was published in {FIRST_EPOCH_SECONDS:.0f} s",
+                    where=str(bank.warehouse),
+                    todo=f"see {bank.stack.logs}",
                 )
             interrupted.wait(0.25)
 
 
 def _show(
-    console: Console, board: LiveBoard, workload: Workload, seconds: int, bank: BankStack,
+    console: Console,
+    board: LiveBoard,
+    workload: Workload,
+    seconds: int,
+    bank: BankStack,
     interrupted: threading.Event,
 ) -> None:
     deadline = time.monotonic() + seconds
-    with Live(board.render(seconds, workload.counters), console=console,
-              auto_refresh=False) as live:
+    with Live(
+        board.render(seconds, workload.counters), console=console, auto_refresh=False
+    ) as live:
         while (left := deadline - time.monotonic()) > 0 and not interrupted.is_set():
             _check_service(bank)
             board.refresh()
@@ -201,8 +218,12 @@ def _show(
 def _check_service(bank: BankStack) -> None:
     if bank.service is not None and not bank.service.running:
         lines = bank.service.log.read_text(errors="replace").splitlines()[-8:]
-        raise FrescoError("DEMO_SERVICE_ENDED", "\n".join(lines), where=str(bank.service.log),
-                          todo="mend what the log names and run the demo again")
+        raise FrescoError(
+            "DEMO_SERVICE_ENDED",
+            "\n".join(lines),
+            where=str(bank.service.log),
+            todo="mend what the log names and run the demo again",
+        )
 
 
 @contextmanager
@@ -230,4 +251,3 @@ def _report(console: Console, verdict: DemoVerdict, board: LiveBoard) -> None:
     console.print(f'ask them: fresco sql "SELECT * FROM total" --warehouse {warehouse}')
     mark = "[bold green]holds[/]" if verdict.holds else "[bold red]does not hold[/]"
     console.print(f"{verdict.states} published states, the sum moved in {verdict.moved}: {mark}")
-

@@ -7,6 +7,7 @@ conf/ use these and nothing else.
 from __future__ import annotations
 
 import errno
+from functools import partial
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
@@ -21,94 +22,49 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self.source_lag = Gauge(
-            "fresco_source_lag_seconds",
-            "Now minus the newest numbered source commit",
-            ["source"],
-            registry=registry,
+        gauge, counter = partial(Gauge, registry=registry), partial(Counter, registry=registry)
+        seconds = partial(Histogram, registry=registry, buckets=_SECONDS)
+        self.source_lag = gauge(
+            "fresco_source_lag_seconds", "Now minus the newest numbered source commit", ["source"]
         )
-        self.transactions = Counter(
-            "fresco_transactions_total",
-            "Source transactions numbered",
-            ["source"],
-            registry=registry,
+        self.transactions = counter(
+            "fresco_transactions_total", "Source transactions numbered", ["source"]
         )
-        self.held_parts = Gauge(
-            "fresco_held_parts",
-            "Parts of global transactions that wait for others",
-            registry=registry,
+        self.held_parts = gauge(
+            "fresco_held_parts", "Parts of global transactions that wait for others"
         )
-        self.held_rows = Gauge(
-            "fresco_held_rows", "Rows of transactions that are not complete yet", registry=registry
+        self.held_rows = gauge("fresco_held_rows", "Rows of transactions that are not complete yet")
+        self.released = counter(
+            "fresco_released_globals_total", "Global transactions released as local"
         )
-        self.released = Counter(
-            "fresco_released_globals_total",
-            "Global transactions released as local",
-            registry=registry,
+        self.bad_records = counter(
+            "fresco_bad_records_total", "Records that could not be decoded", ["topic"]
         )
-        self.bad_records = Counter(
-            "fresco_bad_records_total",
-            "Records that could not be decoded",
-            ["topic"],
-            registry=registry,
+        self.numbered = gauge("fresco_numbered", "Highest transaction number given")
+        self.view_frontier = gauge(
+            "fresco_view_frontier", "Highest number a view manager has handled", ["view"]
         )
-        self.numbered = Gauge(
-            "fresco_numbered", "Highest transaction number given", registry=registry
+        self.frontier = gauge(
+            "fresco_group_frontier", "Every transaction up to it is published", ["group"]
         )
-        self.view_frontier = Gauge(
-            "fresco_view_frontier",
-            "Highest number a view manager has handled",
-            ["view"],
-            registry=registry,
+        self.freshness = seconds(
+            "fresco_freshness_seconds", "Source commit to warehouse commit, per commit", ["view"]
         )
-        self.frontier = Gauge(
-            "fresco_group_frontier",
-            "Every transaction up to it is published",
-            ["group"],
-            registry=registry,
+        self.vut_cells = gauge(
+            "fresco_vut_cells", "Cells of the view update table", ["group", "colour"]
         )
-        self.freshness = Histogram(
-            "fresco_freshness_seconds",
-            "Source commit to warehouse commit, per commit",
-            ["view"],
-            buckets=_SECONDS,
-            registry=registry,
+        self.commits = counter(
+            "fresco_commits_total", "Warehouse transactions committed", ["group"]
         )
-        self.vut_cells = Gauge(
-            "fresco_vut_cells",
-            "Cells of the view update table",
-            ["group", "colour"],
-            registry=registry,
+        self.commit_seconds = seconds(
+            "fresco_commit_seconds", "One warehouse commit, changelog and state", ["group"]
         )
-        self.commits = Counter(
-            "fresco_commits_total", "Warehouse transactions committed", ["group"], registry=registry
+        self.action_lists = counter(
+            "fresco_action_lists_total", "Action lists sent, empty ones included", ["view"]
         )
-        self.commit_seconds = Histogram(
-            "fresco_commit_seconds",
-            "One warehouse commit, changelog and state",
-            ["group"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self.action_lists = Counter(
-            "fresco_action_lists_total",
-            "Action lists sent, empty ones included",
-            ["view"],
-            registry=registry,
-        )
-        self.rows = Counter(
-            "fresco_rows_total", "Delta rows, by stage", ["stage"], registry=registry
-        )
-        self.batch_seconds = Histogram(
-            "fresco_batch_seconds",
-            "One step of a stage",
-            ["stage"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self.suspended = Gauge(
-            "fresco_view_suspended", "1 while a view is suspended", ["view"], registry=registry
-        )
+        self.rows = counter("fresco_rows_total", "Delta rows, by stage", ["stage"])
+        self.batch_seconds = seconds("fresco_batch_seconds", "One step of a stage", ["stage"])
+        self.suspended = gauge("fresco_view_suspended", "1 while a view is suspended", ["view"])
 
     def serve(self, host: str, port: int) -> MetricsServer:
         """Answer /metrics on host:port (0: a free port).

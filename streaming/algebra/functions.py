@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from functools import reduce
 
 from streaming.algebra.casts import cast
+from streaming.algebra.coercion import Args, narrowed, types_differ, unified
 from streaming.algebra.tree import Call, Lit, Scalar
 from streaming.algebra.types import (
     DIGITS,
@@ -22,7 +22,6 @@ from streaming.algebra.types import (
     NULL,
     adjusted,
     arithmetic_type,
-    common_type,
     decimal,
     decimal_parts,
     is_decimal,
@@ -31,7 +30,6 @@ from streaming.algebra.types import (
 )
 from streaming.errors import FrescoError
 
-Args = tuple[Scalar, ...]
 Typing = Callable[[Args], Scalar]
 
 
@@ -59,51 +57,7 @@ def unsupported(name: str) -> FrescoError:
     )
 
 
-def _types_differ(what: str, left: str, right: str) -> FrescoError:
-    return FrescoError(
-        "SQL_TYPES", f"{what}: {left} and {right}", todo="CAST one side to the other's type"
-    )
-
-
 # Typing rules -------------------------------------------------------------------------------------
-
-
-def unified(args: Args, what: str) -> Args:
-    """The arguments cast to their one common type, a text literal to the other side's type."""
-    type_ = reduce(lambda seen, arg: _meet(seen, arg, what), args).type
-    return tuple(cast(arg, type_) for arg in args)
-
-
-def _meet(left: Scalar, right: Scalar, what: str) -> Scalar:
-    for one, other in ((left, right), (right, left)):
-        if isinstance(one, Lit) and one.type == "string" and other.type not in ("string", NULL):
-            return Lit(None, _promoted(other.type))
-    type_ = common_type(left.type, right.type)
-    if type_ is None:
-        raise _types_differ(what, left.type, right.type)
-    if type_ == left.type:
-        return left
-    return right if type_ == right.type else Lit(None, type_)
-
-
-def _promoted(type_: str) -> str:
-    """What Spark makes of a text beside a value of this type."""
-    if type_ in INTEGRALS:
-        return "bigint"
-    return "double" if is_decimal(type_) or type_ in FLOATS else type_
-
-
-def narrowed(args: Args) -> Args:
-    """Integer literals beside a decimal become the narrowest decimal that holds them (Spark)."""
-    if not any(is_decimal(arg.type) for arg in args):
-        return args
-    return tuple(_narrow(arg) for arg in args)
-
-
-def _narrow(arg: Scalar) -> Scalar:
-    if isinstance(arg, Lit) and arg.type in INTEGRALS and isinstance(arg.value, int):
-        return cast(arg, decimal(len(str(abs(arg.value))), 0))
-    return arg
 
 
 def _comparison(name: str) -> Typing:
@@ -128,7 +82,7 @@ def _numbers(operator: str, args: Args) -> tuple[Scalar, Scalar]:
     if "string" in (left.type, right.type) or NULL in (left.type, right.type):
         left, right = unified((left, right), f"operator {operator}")
     if not (is_numeric(left.type) and is_numeric(right.type)):
-        raise _types_differ(f"operator {operator}", left.type, right.type)
+        raise types_differ(f"operator {operator}", left.type, right.type)
     if operator == "/" and not (is_decimal(left.type) or is_decimal(right.type)):
         return cast(left, "double"), cast(right, "double")
     if is_decimal(left.type) != is_decimal(right.type):
@@ -174,14 +128,14 @@ def _logical(name: str) -> Typing:
 
 def _boolean(arg: Scalar, what: str) -> Scalar:
     if arg.type not in ("boolean", NULL):
-        raise _types_differ(f"operator {what.upper()}", arg.type, "boolean")
+        raise types_differ(f"operator {what.upper()}", arg.type, "boolean")
     return cast(arg, "boolean")
 
 
 def _number_to_same(name: str) -> Typing:
     def typed(args: Args) -> Scalar:
         if not is_numeric(args[0].type):
-            raise _types_differ(name.upper(), args[0].type, "a number")
+            raise types_differ(name.upper(), args[0].type, "a number")
         return Call(name, args, args[0].type)
 
     return typed
@@ -209,7 +163,7 @@ def _strings(name: str, type_: str = "string") -> Typing:
 
 def _string(arg: Scalar, what: str) -> Scalar:
     if arg.type not in ("string", NULL) and what != "concat":
-        raise _types_differ(what.upper(), arg.type, "string")
+        raise types_differ(what.upper(), arg.type, "string")
     return cast(arg, "string")
 
 

@@ -16,15 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import reduce
 
-from streaming.algebra.casts import cast
+from streaming.algebra.scalars import conjunction, conjuncts, moved, substituted
 from streaming.algebra.tree import (
     Aggregate,
     Call,
     Col,
     Join,
-    Lit,
     Project,
     Scalar,
     Scan,
@@ -44,54 +42,6 @@ def normal(tree: Tree) -> Tree:
         return arranged
     columns = tuple(Col(i, column.type) for i, column in enumerate(tree.schema))
     return Project(arranged, columns, tree.schema)
-
-
-# Scalars ------------------------------------------------------------------------------------------
-
-
-def conjuncts(condition: Scalar | None) -> list[Scalar]:
-    """The conditions that AND puts together."""
-    if condition is None:
-        return []
-    if isinstance(condition, Call) and condition.function == "and":
-        return [part for arg in condition.args for part in conjuncts(arg)]
-    return [condition]
-
-
-def conjunction(parts: Iterable[Scalar]) -> Scalar | None:
-    """One condition of several; None of none."""
-    listed = list(parts)
-    if not listed:
-        return None
-    return reduce(lambda left, right: Call("and", (left, right), "boolean"), listed)
-
-
-def substituted(scalar: Scalar, values: Sequence[Scalar]) -> Scalar:
-    """The scalar over the columns that `values` are made of, value i in place of column i."""
-    match scalar:
-        case Col():
-            return values[scalar.position]
-        case Lit():
-            return scalar
-        case Call():
-            return _rebuilt(scalar, tuple(substituted(arg, values) for arg in scalar.args))
-
-
-def _moved(scalar: Scalar, places: dict[int, int]) -> Scalar:
-    match scalar:
-        case Col():
-            return Col(places[scalar.position], scalar.type)
-        case Lit():
-            return scalar
-        case Call():
-            return _rebuilt(scalar, tuple(_moved(arg, places) for arg in scalar.args))
-
-
-def _rebuilt(call: Call, args: tuple[Scalar, ...]) -> Scalar:
-    """The call with other arguments; the cast of a literal becomes a literal."""
-    if call.function == "cast" and isinstance(args[0], Lit):
-        return cast(args[0], call.type)
-    return replace(call, args=args)
 
 
 # Selections down ----------------------------------------------------------------------------------
@@ -141,14 +91,14 @@ def _joined(tree: Join, conditions: Sequence[Scalar]) -> Tree:
     trees = []
     for (leaf, start), own in zip(leaves, alone, strict=True):
         places = {start + i: i for i in range(len(leaf.schema))}
-        trees.append(pushed(leaf, [_moved(part, places) for part in own]))
+        trees.append(pushed(leaf, [moved(part, places) for part in own]))
     order = _order(len(leaves), [{owner[c] for c in columns_used(p)} for p in shared], shared)
     joined, places = trees[order[0]], _offset(leaves[order[0]], 0)
     for index in order[1:]:
         here = {**places, **_offset(leaves[index], len(joined.schema))}
         ready = [p for p in shared if columns_used(p) <= here.keys()]
         shared = [p for p in shared if p not in ready]
-        joined = _join(joined, trees[index], [_moved(p, here) for p in ready])
+        joined = _join(joined, trees[index], [moved(p, here) for p in ready])
         places = here
     if order == list(range(len(leaves))):
         return joined
@@ -162,13 +112,13 @@ def _leaves(tree: Tree, start: int) -> tuple[list[tuple[Tree, int]], list[Scalar
         leaves, parts = _leaves(tree.child, start)
         if len(leaves) > 1:
             shifted = {i: start + i for i in range(len(tree.schema))}
-            return leaves, parts + [_moved(c, shifted) for c in conjuncts(tree.condition)]
+            return leaves, parts + [moved(c, shifted) for c in conjuncts(tree.condition)]
     if not isinstance(tree, Join):
         return [(tree, start)], []
     middle = start + len(tree.left.schema)
     left, right = _leaves(tree.left, start), _leaves(tree.right, middle)
     shifted = {i: start + i for i in range(len(tree.schema))}
-    own = [_moved(c, shifted) for c in conjuncts(tree.condition)]
+    own = [moved(c, shifted) for c in conjuncts(tree.condition)]
     for i, j in tree.on:
         sides = (Col(start + i, tree.schema[i].type), Col(middle + j, tree.right.schema[j].type))
         own.append(Call("=", sides, "boolean"))
@@ -224,7 +174,7 @@ def pruned(tree: Tree, needed: frozenset[int]) -> tuple[Tree, dict[int, int]]:
             return Project(tree, columns, schema), {p: i for i, p in enumerate(kept)}
         case Select():
             child, places = pruned(tree.child, needed | columns_used(tree.condition))
-            return Select(child, _moved(tree.condition, places)), places
+            return Select(child, moved(tree.condition, places)), places
         case Project():
             return _pruned_project(tree, needed)
         case Join():
@@ -246,9 +196,9 @@ def _pruned_project(tree: Project, needed: frozenset[int]) -> tuple[Tree, dict[i
     expressions = [tree.expressions[p] for p in kept]
     used = frozenset[int]().union(*(columns_used(e) for e in expressions))
     child, places = pruned(tree.child, used)
-    moved = tuple(_moved(e, places) for e in expressions)
+    outputs = tuple(moved(e, places) for e in expressions)
     schema = tuple(tree.schema[p] for p in kept)
-    return _projected(child, moved, schema), {p: i for i, p in enumerate(kept)}
+    return _projected(child, outputs, schema), {p: i for i, p in enumerate(kept)}
 
 
 def _pruned_join(tree: Join, needed: frozenset[int]) -> tuple[Tree, dict[int, int]]:
@@ -261,7 +211,7 @@ def _pruned_join(tree: Join, needed: frozenset[int]) -> tuple[Tree, dict[int, in
     offset = len(left.schema)
     places = {**left_places, **{width + p: offset + q for p, q in right_places.items()}}
     on = tuple((left_places[i], right_places[j]) for i, j in tree.on)
-    condition = None if tree.condition is None else _moved(tree.condition, places)
+    condition = None if tree.condition is None else moved(tree.condition, places)
     return Join(left, right, on, condition), places
 
 
@@ -278,8 +228,8 @@ def _pruned_aggregate(tree: Aggregate, needed: frozenset[int]) -> tuple[Tree, di
     )
     outputs = [*range(keys), *(keys + i for i in kept)]
     schema = tuple(tree.schema[p] for p in outputs)
-    moved = Aggregate(child, tuple(places[k] for k in tree.keys), aggregations, schema)
-    return moved, {p: i for i, p in enumerate(outputs)}
+    narrow = Aggregate(child, tuple(places[k] for k in tree.keys), aggregations, schema)
+    return narrow, {p: i for i, p in enumerate(outputs)}
 
 
 def _arranged(tree: Tree, places: dict[int, int], kept: Iterable[int], schema: Schema) -> Tree:

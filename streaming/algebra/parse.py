@@ -18,9 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sqlglot import exp, parse_one
+from sqlglot import exp, parse_one, tokenize
 from sqlglot.errors import ParseError, SqlglotError
-from sqlglot.tokens import Tokenizer
 
 from streaming.algebra.casts import cast
 from streaming.algebra.clauses import (
@@ -86,7 +85,7 @@ def _syntax(text: Text) -> exp.Expr:
             where=text.place(node),
             todo="write AS SELECT ... with a single statement and nothing after it",
         )
-    for token in Tokenizer().tokenize(text.sql):
+    for token in tokenize(text.sql, read="spark"):
         if token.text.upper() == "TRY_CAST":
             raise FrescoError(
                 "SQL_FUNCTION_UNSUPPORTED",

@@ -61,8 +61,11 @@ class LiveBoard:
         naive = self._naive.total
         low, high = self._naive_range
         self._naive_range = [min(low, naive), max(high, naive)]
-        if self._epoch.committed_ms is not None and self._epoch.written_ms is not None \
-                and self._epoch.epoch > 1:
+        if (
+            self._epoch.committed_ms is not None
+            and self._epoch.written_ms is not None
+            and self._epoch.epoch > 1
+        ):
             self._fresh.append((self._epoch.written_ms - self._epoch.committed_ms) / 1000)
         return True
 
@@ -82,11 +85,18 @@ class LiveBoard:
             counters: of the workload; None when it has ended.
         """
         epoch = self._epoch
-        title = "all views at one source state" if epoch is None else (
-            f"epoch {epoch.epoch}, every transaction up to {epoch.frontier}")
+        title = (
+            "all views at one source state"
+            if epoch is None
+            else (f"epoch {epoch.epoch}, every transaction up to {epoch.frontier}")
+        )
         table = Table(title=title, title_justify="left")
-        for name, justify in (("view", "left"), ("frontier", "right"), ("rows", "right"),
-                              ("sum of money", "right")):
+        for name, justify in (
+            ("view", "left"),
+            ("frontier", "right"),
+            ("rows", "right"),
+            ("sum of money", "right"),
+        ):
             table.add_column(name, justify=justify)  # type: ignore[arg-type]
         for view, rows in sorted(self._rows.items()):
             frontier = epoch.suspended.get(view, epoch.frontier) if epoch else ""
@@ -99,14 +109,19 @@ class LiveBoard:
         fresh = sorted(self._fresh)
         median = f"{fresh[len(fresh) // 2]:.2f} s" if fresh else "-"
         worst = f"{fresh[-1]:.2f} s" if fresh else "-"
-        age = "-" if self._epoch is None else f"{time.time() - self._epoch.written_ms / 1000:.1f} s"
+        written = self._epoch.written_ms if self._epoch else None
+        age = "-" if written is None else f"{time.time() - written / 1000:.1f} s"
         low, high = self._naive_range
-        facts.add_row("freshness (source commit to warehouse commit)",
-                      f"median {median}, worst {worst}, last commit {age} ago")
+        facts.add_row(
+            "freshness (source commit to warehouse commit)",
+            f"median {median}, worst {worst}, last commit {age} ago",
+        )
         facts.add_row("published states checked", f"{self.states}, the sum moved in {self.moved}")
-        facts.add_row("naive: plain per-table reads, same moments",
-                      f"now {self._naive.total}, between {low} and {high}; "
-                      f"wrong after {self._naive.moments} events")
+        facts.add_row(
+            "naive: plain per-table reads, same moments",
+            f"now {self._naive.total}, between {low} and {high}; "
+            f"wrong after {self._naive.moments} events",
+        )
         if counters is not None:
             work = ", ".join(f"{value} {key}" for key, value in sorted(counters.items()))
             facts.add_row("workload", f"{work}; ends in {left:.0f} s")

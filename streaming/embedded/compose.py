@@ -190,7 +190,9 @@ def _prometheus() -> dict[str, Any]:
     return {
         "image": PROMETHEUS_IMAGE,
         "ports": ["127.0.0.1:9090:9090"],
-        "volumes": ["./conf/prometheus.yml:/etc/prometheus/prometheus.yml:ro"],
+        "volumes": [
+            f"./conf/{name}:/etc/prometheus/{name}:ro" for name in ("prometheus.yml", "alerts.yml")
+        ],
     }
 
 

@@ -42,8 +42,9 @@ class Marker:
         found = set()
         for name, marker in self.ids.items():
             rows = warehouse.updates(f"{name}.fresco_global")
-            for number, value in zip(rows["_number"].to_pylist(), rows["id"].to_pylist(),
-                                     strict=True):
+            for number, value in zip(
+                rows["_number"].to_pylist(), rows["id"].to_pylist(), strict=True
+            ):
                 if value == marker and frontiers and number <= min(frontiers):
                     found.add(name)
         return found == set(self.ids)

@@ -21,29 +21,22 @@ from typing import Any
 import numpy as np
 
 from streaming.errors import ProtocolError
-from streaming.integrator.numbering import Item, Keys, Member, Run, Touched, Unit, Window, order
+from streaming.integrator.numbering import Item, Keys, Run, Touched, Unit, order
 from streaming.integrator.straddling import merged_into_zero
+from streaming.integrator.waiting import (
+    Closed,
+    Part,
+    State,
+    from_json,
+    heard,
+    known_globals,
+    released_late,
+    to_json,
+    window,
+)
 
 TIMEOUT_MS = 300_000
 MAX_UNIT = 10_000
-
-
-@dataclass(frozen=True)
-class Part:
-    """The transaction (source, ordinal) is one of `parts` parts of the global transaction `id`."""
-
-    source: str
-    ordinal: int
-    id: str
-    parts: int
-
-
-@dataclass(frozen=True)
-class Closed:
-    """A source's snapshot is closed; `seen` are (id, parts, how many) of the tags it holds."""
-
-    source: str
-    seen: tuple[tuple[str, int, int], ...] = ()
 
 
 def no_keys(source: str, first: int, last: int) -> Touched:
@@ -102,41 +95,6 @@ class Numbered:
     overdue: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Global:
-    """A global transaction of which parts are known; `seen` of them in snapshots."""
-
-    parts: int
-    first_ms: int
-    members: tuple[Member, ...] = ()
-    seen: int = 0
-
-    @property
-    def complete(self) -> bool:
-        return len(self.members) + self.seen >= self.parts
-
-
-@dataclass(frozen=True)
-class State:
-    """Everything the machine knows.
-
-    Attributes:
-        number: the next to give.
-        logs: per source, (next ordinal to number, last complete ordinal).
-        globals: those with a part that has no number.
-        released: ids that are local from now on, with the parts still to come.
-        skip: per source, ordinals at or above the next that are in number 0 already.
-        open: sources whose snapshot is not closed.
-    """
-
-    number: int
-    logs: Mapping[str, tuple[int, int]]
-    globals: Mapping[str, Global]
-    released: Mapping[str, int]
-    skip: Mapping[str, frozenset[int]]
-    open: frozenset[str]
-
-
 class IntegratorMachine:
     """Gives numbers to complete transactions.
 
@@ -151,7 +109,7 @@ class IntegratorMachine:
     ) -> None:
         self.timeout_ms = timeout_ms
         self.max_unit = max_unit
-        self._state = State(
+        self.state = State(
             number=0,
             logs={source: (1, 0) for source in sorted(sources)},
             globals={},
@@ -162,7 +120,7 @@ class IntegratorMachine:
 
     @property
     def next_number(self) -> int:
-        return self._state.number
+        return self.state.number
 
     def handle(self, message: Completed) -> Numbered:
         """Number what can be numbered now.
@@ -171,21 +129,25 @@ class IntegratorMachine:
             ProtocolError: a block with a gap, an unknown source, a part outside the blocks.
         """
         self._check(message)
-        state, late = _released(_heard(self._state, message), message.now_ms, self.timeout_ms)
+        state, late = released_late(
+            heard(self.state, message.blocks, message.parts, message.closed, message.now_ms),
+            message.now_ms,
+            self.timeout_ms,
+        )
         number = state.number
         assignments: list[Assignment] = []
         if number == 0:
             zero = self._zero(state, message.keys)
             if zero is None:
-                self._state = state
+                self.state = state
                 return self._numbered(state, 0, [], late, 0)
             state, assignments = zero
-        state, window = _window(state)
-        items = order(window, message.keys) if window.logs else []
+        state, ready = window(state)
+        items = order(ready, message.keys) if ready.logs else []
         items, split = self._bounded(items)
         given, next_number = _assign(items, state.number)
         state = replace(state, number=next_number)
-        self._state = state
+        self.state = state
         largest = max((len(item.members) for item in items if isinstance(item, Unit)), default=0)
         return self._numbered(state, number, [*assignments, *given], [*late, *split], largest)
 
@@ -211,23 +173,23 @@ class IntegratorMachine:
 
     def _check(self, message: Completed) -> None:
         for source, (first, last) in message.blocks.items():
-            if source not in self._state.logs:
+            if source not in self.state.logs:
                 raise ProtocolError("integrator", source, "an unknown source")
-            if first <= last and first != self._state.logs[source][1] + 1:
+            if first <= last and first != self.state.logs[source][1] + 1:
                 raise ProtocolError("integrator", (source, first, last), "a block leaves a gap")
         for part in message.parts:
             first, last = message.blocks.get(part.source, (1, 0))
             if not first <= part.ordinal <= last:
                 raise ProtocolError("integrator", part, "a part outside its block")
         for closed in message.closed:
-            if closed.source not in self._state.open:
+            if closed.source not in self.state.open:
                 raise ProtocolError("integrator", closed, "a snapshot closed twice")
 
     def _zero(self, state: State, keys: Keys) -> tuple[State, list[Assignment]] | None:
         """Number 0 once all snapshots are closed and what straddles them is in."""
         if state.open:
             return None
-        members = merged_into_zero(state.logs, _globals(state), keys)
+        members = merged_into_zero(state.logs, known_globals(state), keys)
         if members is None:
             return None
         skip: dict[str, set[int]] = {}
@@ -259,107 +221,11 @@ class IntegratorMachine:
 
     def snapshot(self) -> dict[str, Any]:
         """The state as JSON."""
-        state = self._state
-        return {
-            "number": state.number,
-            "logs": {source: list(log) for source, log in state.logs.items()},
-            "globals": {
-                id_: [g.parts, g.first_ms, [list(m) for m in g.members], g.seen]
-                for id_, g in state.globals.items()
-            },
-            "released": dict(state.released),
-            "skip": {source: sorted(ordinals) for source, ordinals in state.skip.items()},
-            "open": sorted(state.open),
-        }
+        return to_json(self.state)
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Back to the state that `snapshot` described."""
-        self._state = State(
-            number=data["number"],
-            logs={source: (log[0], log[1]) for source, log in data["logs"].items()},
-            globals={
-                id_: Global(parts, first_ms, tuple((s, o) for s, o in members), seen)
-                for id_, (parts, first_ms, members, seen) in data["globals"].items()
-            },
-            released=dict(data["released"]),
-            skip={source: frozenset(ordinals) for source, ordinals in data["skip"].items()},
-            open=frozenset(data["open"]),
-        )
-
-
-def _globals(state: State) -> dict[str, tuple[bool, int, tuple[Member, ...]]]:
-    return {id_: (g.complete, g.seen, g.members) for id_, g in state.globals.items()}
-
-
-def _heard(state: State, message: Completed) -> State:
-    logs = dict(state.logs)
-    for source, (first, last) in message.blocks.items():
-        if first <= last:
-            logs[source] = (logs[source][0], last)
-    globals_ = dict(state.globals)
-    released = dict(state.released)
-    for closed in message.closed:
-        for id_, parts, count in closed.seen:
-            known = globals_.get(id_, Global(parts, message.now_ms))
-            globals_[id_] = replace(known, seen=known.seen + count)
-    open_ = state.open - {closed.source for closed in message.closed}
-    for part in message.parts:
-        if released.get(part.id, 0) > 0:
-            released[part.id] -= 1
-            continue
-        known = globals_.get(part.id, Global(part.parts, message.now_ms))
-        member = (part.source, part.ordinal)
-        if member not in known.members:
-            globals_[part.id] = replace(known, members=tuple(sorted((*known.members, member))))
-    if not open_:
-        # A tag that a snapshot holds in all its parts belongs to number 0 like any row.
-        globals_ = {i: g for i, g in globals_.items() if g.members or not g.complete}
-    released = {id_: left for id_, left in released.items() if left > 0}
-    return replace(state, logs=logs, globals=globals_, released=released, open=open_)
-
-
-def _released(state: State, now_ms: int, timeout_ms: int) -> tuple[State, list[str]]:
-    """Incomplete global transactions that waited too long become local."""
-    late = [
-        id_
-        for id_, g in state.globals.items()
-        if not g.complete and now_ms - g.first_ms >= timeout_ms
-    ]
-    if not late:
-        return state, []
-    released = dict(state.released)
-    for id_ in late:
-        known = state.globals[id_]
-        released[id_] = known.parts - known.seen - len(known.members)
-    left = {id_: g for id_, g in state.globals.items() if id_ not in late}
-    return replace(state, globals=left, released=released), late
-
-
-def _window(state: State) -> tuple[State, Window]:
-    """The longest prefix of each log in which every global transaction is whole, taken out."""
-    limits = {source: last for source, (_, last) in state.logs.items()}
-    blocked: set[str] = set()
-    pending = [id_ for id_, g in state.globals.items() if not g.complete]
-    while pending:
-        for id_ in pending:
-            blocked.add(id_)
-            for source, ordinal in state.globals[id_].members:
-                limits[source] = min(limits[source], ordinal - 1)
-        pending = [
-            id_
-            for id_, g in state.globals.items()
-            if id_ not in blocked and any(ordinal > limits[s] for s, ordinal in g.members)
-        ]
-    logs = {s: (n, limits[s]) for s, (n, _) in state.logs.items() if n <= limits[s]}
-    parts = {id_: g.members for id_, g in state.globals.items() if id_ not in blocked}
-    left = {id_: g for id_, g in state.globals.items() if id_ in blocked}
-    next_ = {s: (logs[s][1] + 1 if s in logs else n, last) for s, (n, last) in state.logs.items()}
-    skip = {
-        s: frozenset(o for o in ordinals if o >= next_[s][0]) for s, ordinals in state.skip.items()
-    }
-    window = Window(logs, parts, state.skip)
-    skip = {s: ordinals for s, ordinals in skip.items() if ordinals}
-    return replace(state, logs=next_, globals=left, skip=skip), window
+        self.state = from_json(data)
 
 
 def _assign(items: list[Item], number: int) -> tuple[list[Assignment], int]:

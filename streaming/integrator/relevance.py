@@ -159,7 +159,9 @@ class Changes:
     work: Mapping[ScanNeed, np.ndarray]
 
 
-def runs(changes: Changes, needs: Mapping[str, ViewNeed], views: Sequence[str]) -> tuple[RelRun, ...]:
+def runs(
+    changes: Changes, needs: Mapping[str, ViewNeed], views: Sequence[str]
+) -> tuple[RelRun, ...]:
     """The REL entries of a merge group's views, run-length encoded, in order and without gaps."""
     length = changes.last - changes.first + 1
     if length <= 0:

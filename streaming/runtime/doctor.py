@@ -55,12 +55,23 @@ def examine(path: Path) -> list[Finding]:
     found.append(_checked("sources and views", plan))
     if pipelines:
         found.extend(_kafka(config, pipelines[0]))
-    found.append(Finding("connector versions", "warning", _KNOWN_LOSS,
-                         "run verify --source after connector restarts"))
-    found.append(Finding(
-        "connector settings", "warning", "TRUNCATE is not sent unless skipped.operations=none; "
-        "transactions need provide.transaction.metadata=true",
-        "check the connectors' configuration"))
+    found.append(
+        Finding(
+            "connector versions",
+            "warning",
+            _KNOWN_LOSS,
+            "run verify --source after connector restarts",
+        )
+    )
+    found.append(
+        Finding(
+            "connector settings",
+            "warning",
+            "TRUNCATE is not sent unless skipped.operations=none; "
+            "transactions need provide.transaction.metadata=true",
+            "check the connectors' configuration",
+        )
+    )
     return found
 
 
@@ -97,11 +108,18 @@ def _kafka(config: Config, pipeline: Pipeline) -> Iterator[Finding]:
     brokers[0].close()
     missing = sorted(pipeline.source_topics - topics)
     if missing and not config.kafka.create_source_topics:
-        yield Finding("captured topics", "wrong", f"missing: {', '.join(missing)}",
-                      "start the connectors, or set kafka.create_source_topics: true")
+        yield Finding(
+            "captured topics",
+            "wrong",
+            f"missing: {', '.join(missing)}",
+            "start the connectors, or set kafka.create_source_topics: true",
+        )
     else:
         yield Finding("captured topics", "ok", f"{len(pipeline.source_topics)} topics")
     own = {name for group in pipeline.groups for name in Topics(config.pipeline).of_group(group)}
     there = len(own & topics)
-    yield Finding("the pipeline's topics", "ok",
-                  f"{there} of {len(own)} exist; the rest is made at the first start")
+    yield Finding(
+        "the pipeline's topics",
+        "ok",
+        f"{there} of {len(own)} exist; the rest is made at the first start",
+    )

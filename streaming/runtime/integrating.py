@@ -79,8 +79,12 @@ class IntegratorStage:
             messages, writes = self._outgoing(result)
         intake = self._intake.snapshot()
         self._held_paths = frozenset(_paths(intake))
-        snapshot = {"sequence": self._sequence, "intake": intake, "number": result.last,
-                    "bad": [asdict(one) for one in result.bad]}
+        snapshot = {
+            "sequence": self._sequence,
+            "intake": intake,
+            "number": result.last,
+            "bad": [asdict(one) for one in result.bad],
+        }
         return StepResult(snapshot=snapshot, messages=tuple(messages), writes=writes)
 
     def apply(self, manifest: Manifest) -> None:
@@ -97,8 +101,11 @@ class IntegratorStage:
             for name, reference in writes["relations"].items()
         }
         self._updates.append(
-            writes["sequence"], tables, self._unpack(writes["transactions"]),
-            [Control.model_validate(one) for one in writes["controls"]], writes["last"],
+            writes["sequence"],
+            tables,
+            self._unpack(writes["transactions"]),
+            [Control.model_validate(one) for one in writes["controls"]],
+            writes["last"],
         )
         self._metrics.numbered.set(writes["last"])
 
@@ -113,28 +120,52 @@ class IntegratorStage:
     def _outgoing(self, result: IntakeResult) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
         """The step's messages per merge group, and what goes into `_updates`."""
         first, last = result.first, result.last
-        controls = (*result.controls, *(
-            Control(number=number, relation=relation, kind="tainted")
-            for number, names in sorted(result.tainted.items()) for relation in names))
+        controls = (
+            *result.controls,
+            *(
+                Control(number=number, relation=relation, kind="tainted")
+                for number, names in sorted(result.tainted.items())
+                for relation in names
+            ),
+        )
         stage = self._staging.keeper(last)
         tables = {name: rows for name, rows in result.updates.items() if rows.num_rows}
         packed = {name: pack(rows, stage) for name, rows in tables.items()}
         messages: list[tuple[str, Any]] = []
         for group, runs in result.runs.items():
             wanted = self._relations_of[group]
-            messages.append((self._topics.rel(group), Rel(
-                group=group, first=first, last=last, runs=runs, positions=result.positions,
-                committed_ms=result.committed_ms, released=result.released,
-            )))
-            messages.append((self._topics.updates(group), Updates(
-                group=group, first=first, last=last, runs=runs,
-                relations={name: rows for name, rows in packed.items() if name in wanted},
-                controls=tuple(one for one in controls if one.relation in wanted),
-            )))
+            messages.append(
+                (
+                    self._topics.rel(group),
+                    Rel(
+                        group=group,
+                        first=first,
+                        last=last,
+                        runs=runs,
+                        positions=result.positions,
+                        committed_ms=result.committed_ms,
+                        released=result.released,
+                    ),
+                )
+            )
+            messages.append(
+                (
+                    self._topics.updates(group),
+                    Updates(
+                        group=group,
+                        first=first,
+                        last=last,
+                        runs=runs,
+                        relations={name: rows for name, rows in packed.items() if name in wanted},
+                        controls=tuple(one for one in controls if one.relation in wanted),
+                    ),
+                )
+            )
         self._sequence += 1
         self._unpacked = {self._sequence: tables}
         writes = {
-            "sequence": self._sequence, "last": last,
+            "sequence": self._sequence,
+            "last": last,
             "relations": {name: rows.model_dump(mode="json") for name, rows in packed.items()},
             "transactions": pack(result.transactions, stage).model_dump(mode="json"),
             "controls": [one.model_dump(mode="json") for one in controls],
@@ -151,10 +182,13 @@ class IntegratorStage:
         self._metrics.held_rows.set(sum(result.waiting.values()))
         self._metrics.released.inc(len(result.released))
         self._metrics.rows.labels(self.name).inc(
-            sum(rows.num_rows for rows in result.updates.values()))
-        for part in result.transactions.group_by("source").aggregate(
-            [("number", "count"), ("committed_ms", "max")]
-        ).to_pylist():
+            sum(rows.num_rows for rows in result.updates.values())
+        )
+        for part in (
+            result.transactions.group_by("source")
+            .aggregate([("number", "count"), ("committed_ms", "max")])
+            .to_pylist()
+        ):
             self._metrics.transactions.labels(part["source"]).inc(part["number_count"])
             if part["committed_ms_max"] is not None:
                 lag = max(0.0, time.time() - part["committed_ms_max"] / 1000)

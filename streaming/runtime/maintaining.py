@@ -7,6 +7,7 @@ updates since, which the integrator has recorded in `_updates` before it publish
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -30,6 +31,8 @@ from streaming.viewmanagers.base import Codec, ViewSpec
 from streaming.viewmanagers.replica import ReplicaManager
 from streaming.warehouse.updates import UpdatesReader
 
+log = logging.getLogger("fresco")
+
 
 class ViewStage:
     """Stage `view:<name>`."""
@@ -49,6 +52,7 @@ class ViewStage:
         self._topic, self._metrics = actions_topic, metrics
         self._checkpoint_batches = checkpoint_batches
         self._staging = Staging(warehouse, self.name)
+        self._pack: Callable[[pa.Table], Rows] = partial(pack, stage=self._staging.keeper(0))
         self._kept = warehouse / "_state" / self.name.replace(":", "-") / "checkpoints"
         self._kept.mkdir(parents=True, exist_ok=True)
         self._checkpoint: dict[str, Any] | None = None
@@ -76,20 +80,23 @@ class ViewStage:
         self._manager.restore(self._checkpoint, tail, lambda name: self._warehouse / name)
 
     def run(self, records: pa.Table) -> StepResult | None:
-        """Every new message in turn; the first error of the view's data suspends it."""
+        """All new messages in one evaluation; the first error of the view's data suspends it."""
         if records.num_rows == 0:
             return None
+        messages = [one for one in self._inbox.take(records) if isinstance(one, Updates)]
         sent: list[ActionList | Suspend] = []
-        for message in self._inbox.take(records):
-            if self.suspended is not None or not isinstance(message, Updates):
-                continue
-            sent += self._handle(message)
+        if messages and self.suspended is None:
+            sent += self._handle(messages)
         if self._since_checkpoint >= self._checkpoint_batches and self.suspended is None:
             self._checkpoint = self._fold()
             self._since_checkpoint = 0
         return StepResult(
-            snapshot={"inbox": self._inbox.snapshot(), "control": self._manager.snapshot(),
-                      "checkpoint": self._checkpoint, "suspended": self.suspended},
+            snapshot={
+                "inbox": self._inbox.snapshot(),
+                "control": self._manager.snapshot(),
+                "checkpoint": self._checkpoint,
+                "suspended": self.suspended,
+            },
             messages=tuple((self._topic, message) for message in sent),
         )
 
@@ -116,15 +123,17 @@ class ViewStage:
 
     # Parts of a step ------------------------------------------------------------------------------
 
-    def _handle(self, updates: Updates) -> list[ActionList | Suspend]:
-        self._pack = partial(pack, stage=self._staging.keeper(updates.last))
+    def _handle(self, messages: list[Updates]) -> list[ActionList | Suspend]:
+        self._pack = partial(pack, stage=self._staging.keeper(messages[-1].last))
+        answer: list[ActionList | Suspend] = []
         try:
-            self._refuse_tainted(updates)
-            answer: list[ActionList | Suspend] = [self._manager.handle(updates)]
+            self._refuse_tainted(messages)
+            answer += self._manager.handle_all(messages)
         except ViewError as error:
-            actions, suspend = self._manager.suspend(updates, error)
+            lists, suspend = self._manager.suspend(messages, error)
             self.suspended = suspend.error
-            answer = [*([actions] if actions else []), suspend]
+            answer += [*lists, suspend]
+            log.error("view %s is suspended: %s", self.spec.view, error)
         self._manager.advance()
         self._since_checkpoint += 1
         for message in answer:
@@ -132,10 +141,10 @@ class ViewStage:
                 self._metrics.rows.labels(self.name).inc(message.delta.rows)
         return answer
 
-    def _refuse_tainted(self, updates: Updates) -> None:
+    def _refuse_tainted(self, messages: list[Updates]) -> None:
         """Raise when a record of a relation this view uses could not be decoded."""
         used = relations(self.spec.tree)
-        for control in updates.controls:
+        for control in (one for updates in messages for one in updates.controls):
             if control.kind == "tainted" and control.relation in used:
                 raise ViewError(
                     "VIEW_INPUT_DAMAGED",
@@ -148,9 +157,9 @@ class ViewStage:
                 )
 
     def _new_manager(self) -> ReplicaManager:
-        self._pack: Callable[[pa.Table], Rows] = partial(pack, stage=self._staging.keeper(0))
-        codec = Codec(pack=lambda table: self._pack(table),
-                      open=lambda rows: locate(rows, self._warehouse))
+        codec = Codec(
+            pack=lambda table: self._pack(table), open=lambda rows: locate(rows, self._warehouse)
+        )
         return self._make(self.spec, codec)
 
     def _fold(self) -> dict[str, Any]:
@@ -171,12 +180,16 @@ class ViewStage:
         """The updates of [first..last] from `_updates`, as one message."""
         reader = UpdatesReader(str(self._warehouse))
         stage = self._staging.keeper(last)
-        scans = {node.relation: node.schema for node in walk(self.spec.tree)
-                 if isinstance(node, Scan)}
-        found = {name: reader.updates(name, schema, first - 1, last)
-                 for name, schema in scans.items()}
+        scans = {
+            node.relation: node.schema for node in walk(self.spec.tree) if isinstance(node, Scan)
+        }
+        found = {
+            name: reader.updates(name, schema, first - 1, last) for name, schema in scans.items()
+        }
         return Updates(
-            group=self.spec.group, first=first, last=last,
+            group=self.spec.group,
+            first=first,
+            last=last,
             runs=(RelRun(first=first, last=last, views=(self.spec.view,)),),
             relations={name: pack(rows, stage) for name, rows in found.items() if rows.num_rows},
             controls=tuple(reader.controls(first - 1, last)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from streaming.algebra.tree import NUMBER
 from streaming.merge.batching import BatchedTransaction
 from streaming.merge.machine import MergeMachine
-from streaming.messages import Rel, Rows
+from streaming.messages import Rel, Rows, Updates
 from streaming.metrics import Metrics
 from streaming.rows import unpack
 from streaming.runtime.kafka import Inbox
@@ -44,7 +45,7 @@ class MergeStage:
         upkeep: Upkeep,
         metrics: Metrics,
         spark: SparkSession | None,
-        root: str,
+        root: Path,
     ) -> None:
         self._make = make_machine
         self.machine = make_machine()
@@ -70,7 +71,8 @@ class MergeStage:
             return None
         messages = self._inbox.take(records)
         for message in sorted(messages, key=lambda one: not isinstance(one, Rel)):
-            self.machine.handle(message)
+            if not isinstance(message, Updates):
+                self.machine.handle(message)
         batches = []
         while (batch := self.machine.take_batch(int(time.time() * 1000))) is not None:
             batches.append(_describe(batch))
@@ -120,20 +122,29 @@ class MergeStage:
             if part["list"] not in lists:
                 lists[part["list"]] = unpack(Rows.model_validate(delta), self._root)
             rows = lists[part["list"]]
-            inside = pc.and_(pc.greater_equal(rows[NUMBER], part["first"]),
-                             pc.less_equal(rows[NUMBER], part["last"]))
+            inside = pc.and_(
+                pc.greater_equal(rows[NUMBER], part["first"]),
+                pc.less_equal(rows[NUMBER], part["last"]),
+            )
             parts.setdefault(part["view"], []).append(rows.filter(inside))
         return {view: pa.concat_tables(tables) for view, tables in parts.items()}
 
     def _epoch(self, batch: Mapping[str, Any], generation: int) -> Epoch:
-        covered = merge_runs([(0, batch["frontier"])] if batch["frontier"] >= 0 else [],
-                             map(tuple, batch["ahead"]))
+        covered = merge_runs(
+            [(0, batch["frontier"])] if batch["frontier"] >= 0 else [], map(tuple, batch["ahead"])
+        )
         return Epoch(
-            group=self.group, epoch=batch["sequence"],
-            added=merge_runs(map(tuple, batch["ranges"])), covered=covered,
-            frontier=batch["frontier"], committed_ms=batch["committed_ms"],
-            positions=batch["positions"], suspended=batch["suspended"], generation=generation,
-            dependencies=tuple(batch["depends_on"]), released=tuple(batch["released"]),
+            group=self.group,
+            epoch=batch["sequence"],
+            added=merge_runs(map(tuple, batch["ranges"])),
+            covered=covered,
+            frontier=batch["frontier"],
+            committed_ms=batch["committed_ms"],
+            positions=batch["positions"],
+            suspended=batch["suspended"],
+            generation=generation,
+            dependencies=tuple(batch["depends_on"]),
+            released=tuple(batch["released"]),
             complete=self.machine.algorithm == "spa",
         )
 
@@ -141,11 +152,18 @@ class MergeStage:
 def _describe(batch: BatchedTransaction) -> dict[str, Any]:
     """A batch as JSON values, for the manifest."""
     return {
-        "sequence": batch.sequence, "ranges": batch.ranges, "frontier": batch.frontier,
-        "ahead": batch.ahead, "depends_on": batch.depends_on,
-        "suspended": dict(batch.suspended), "positions": batch.positions,
-        "committed_ms": batch.committed_ms, "released": batch.released,
-        "parts": [{"view": part.view, "list": part.list_id, "first": part.first,
-                   "last": part.last} for part in batch.parts],
+        "sequence": batch.sequence,
+        "ranges": batch.ranges,
+        "frontier": batch.frontier,
+        "ahead": batch.ahead,
+        "depends_on": batch.depends_on,
+        "suspended": dict(batch.suspended),
+        "positions": batch.positions,
+        "committed_ms": batch.committed_ms,
+        "released": batch.released,
+        "parts": [
+            {"view": part.view, "list": part.list_id, "first": part.first, "last": part.last}
+            for part in batch.parts
+        ],
         "deltas": {list_id: rows.model_dump(mode="json") for list_id, rows in batch.deltas},
     }

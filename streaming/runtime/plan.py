@@ -63,15 +63,23 @@ class Pipeline:
             "pipeline": self.name,
             "groups": {group: list(views) for group, views in self.groups.items()},
             "views": [
-                {"name": view.name, "level": view.level, "mode": view.mode,
-                 "group": self.group_of(view.name), "relations": list(view.relations),
-                 "key": None if view.key is None else [view.schema[at].name for at in view.key],
-                 "columns": [[column.name, column.type] for column in view.schema]}
+                {
+                    "name": view.name,
+                    "level": view.level,
+                    "mode": view.mode,
+                    "group": self.group_of(view.name),
+                    "relations": list(view.relations),
+                    "key": None if view.key is None else [view.schema[at].name for at in view.key],
+                    "columns": [[column.name, column.type] for column in view.schema],
+                }
                 for view in self.views
             ],
             "relations": [
-                {"name": one.relation.name, "topic": one.topic,
-                 "columns": [[column.name, column.type] for column in one.relation.schema]}
+                {
+                    "name": one.relation.name,
+                    "topic": one.topic,
+                    "columns": [[column.name, column.type] for column in one.relation.schema],
+                }
                 for one in self.captured
             ],
             "topics": sorted(self.source_topics),
@@ -87,10 +95,14 @@ def plan_pipeline(config: Config) -> Pipeline:
     """
     sources, relations = [], []
     for name, source in config.sources.items():
-        sources.append(CapturedSource(
-            name=name, prefix=config.prefix(name), snapshot=source.snapshot,
-            transactions=source.transactions,
-        ))
+        sources.append(
+            CapturedSource(
+                name=name,
+                prefix=config.prefix(name),
+                snapshot=source.snapshot,
+                transactions=source.transactions,
+            )
+        )
         relations += _relations(config, name, source)
     by_name = {one.relation.name: one.relation for one in relations}
     views = load_views(config.views, by_name)
@@ -98,23 +110,32 @@ def plan_pipeline(config: Config) -> Pipeline:
     for view in views:
         if view.mode not in supported:
             raise FrescoError(
-                "VIEW_MODE_UNSUPPORTED", f"mode '{view.mode}' is not built yet", where=view.name,
+                "VIEW_MODE_UNSUPPORTED",
+                f"mode '{view.mode}' is not built yet",
+                where=view.name,
                 todo="use USING replica, which gives COMPLETE consistency",
             )
     groups = merge_groups(
-        {view.name: frozenset(view.relations) for view in views}, config.grouping,
-        config.transactions_span, config.pipeline,
+        {view.name: frozenset(view.relations) for view in views},
+        config.grouping,
+        config.transactions_span,
+        config.pipeline,
     )
-    return Pipeline(config.pipeline, tuple(sources), tuple(relations), tuple(views),
-                    {group.name: group.views for group in groups})
+    return Pipeline(
+        config.pipeline,
+        tuple(sources),
+        tuple(relations),
+        tuple(views),
+        {group.name: group.views for group in groups},
+    )
 
 
 def _relations(config: Config, name: str, source: Source) -> list[CapturedRelation]:
     """A source's relations: from the database's catalog, else from the configuration."""
     connection = source.secret()
     if connection is not None:
-        found = read_schemas(connection, name, config.prefix(name), source.tables)
-        check_replica_identity(connection, source.tables)
+        found = read_schemas(connection, name, config.prefix(name), source.tables, source.decimals)
+        check_replica_identity(connection, name, list(source.tables.values()))
         return found
     if source.full_rows is not True:
         raise FrescoError(
@@ -127,12 +148,20 @@ def _relations(config: Config, name: str, source: Source) -> list[CapturedRelati
     missing = sorted(set(source.tables) - set(source.columns))
     if missing:
         raise FrescoError(
-            "SOURCE_NO_SCHEMA", f"the columns of {', '.join(missing)} are not known",
-            where=f"sources.{name}", todo="give a connection, or list the columns under columns:",
+            "SOURCE_NO_SCHEMA",
+            f"the columns of {', '.join(missing)} are not known",
+            where=f"sources.{name}",
+            todo="give a connection, or list the columns under columns:",
         )
     return [
-        captured(f"{name}.{table}", f"{config.prefix(name)}.{place}",
-                 list(source.columns[table].items()), key=source.keys.get(table, []))
+        captured(
+            f"{name}.{table}",
+            f"{config.prefix(name)}.{place}",
+            list(source.columns[table].items()),
+            key=source.keys.get(table, []),
+            collection=place,
+            decimals=source.decimals,
+        )
         for table, place in source.tables.items()
     ]
 
@@ -147,7 +176,11 @@ def databases(config: Config) -> dict[str, Database]:
     for name, source in config.sources.items():
         connection = source.secret()
         if connection is None:
-            raise FrescoError("VERIFY_SOURCE", "the source has no connection to ask",
-                              where=f"sources.{name}", todo="give it a connection")
+            raise FrescoError(
+                "VERIFY_SOURCE",
+                "the source has no connection to ask",
+                where=f"sources.{name}",
+                todo="give it a connection",
+            )
         found[name] = Database(connection, source.tables)
     return found

@@ -25,7 +25,7 @@ from streaming.runtime.kafka import Broker, Publisher, Topics
 from streaming.runtime.plan import Pipeline, plan_pipeline
 from streaming.runtime.queries import StageQuery, start_query
 from streaming.runtime.session import spark_session
-from streaming.runtime.stages import Stages, build_stages
+from streaming.runtime.stages import build_stages
 from streaming.runtime.step import Fence, ManifestStore, Stage, Stepper
 
 log = logging.getLogger("fresco")
@@ -146,12 +146,20 @@ class Service:
     def _query(self, stage: Stage, topics: tuple[str, ...], headers: bool) -> StageQuery:
         folder = self.config.warehouse / "_state" / stage.name.replace(":", "-") / "manifests"
         stepper = Stepper(stage, ManifestStore(folder), self.fence, self._publisher)
-        return start_query(self._spark, self.config, self._broker, stepper, topics,
-                           self._note_failure, headers=headers)
+        return start_query(
+            self._spark,
+            self.config,
+            self._broker,
+            stepper,
+            topics,
+            self._note_failure,
+            headers=headers,
+        )
 
     def _serve_metrics(self) -> None:
-        server: MetricsServer = self.metrics.serve(self.config.metrics.host,
-                                                   self.config.metrics.port)
+        server: MetricsServer = self.metrics.serve(
+            self.config.metrics.host, self.config.metrics.port
+        )
         self.metrics_port = server.port
         self._closers.append(server.close)
         log.info("metrics on http://%s:%d/metrics", self.config.metrics.host, server.port)
@@ -186,7 +194,9 @@ class Service:
         running.failures.append(now)
         if len(running.failures) > MAX_RESTARTS:
             self._error = FrescoError(
-                "STAGE_FAILED", f"failed {len(running.failures)} times: {error}", where=name,
+                "STAGE_FAILED",
+                f"failed {len(running.failures)} times: {error}",
+                where=name,
                 todo="see the log for the first failure; nothing is lost, start again when mended",
             )
             return
@@ -194,14 +204,21 @@ class Service:
         running.query = self._query(running.stage, running.topics, running.headers)
 
 
-_NOTHING = pa.table({
-    "topic": pa.array([], pa.string()), "partition": pa.array([], pa.int32()),
-    "offset": pa.array([], pa.int64()), "key": pa.array([], pa.binary()),
-    "value": pa.array([], pa.binary()),
-})
+_NOTHING = pa.table(
+    {
+        "topic": pa.array([], pa.string()),
+        "partition": pa.array([], pa.int32()),
+        "offset": pa.array([], pa.int64()),
+        "key": pa.array([], pa.binary()),
+        "value": pa.array([], pa.binary()),
+    }
+)
 
 
 def _owner() -> dict[str, object]:
     """Who holds the pipeline, for those fenced out."""
-    return {"host": socket.gethostname(), "process": os.getpid(),
-            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    return {
+        "host": socket.gethostname(),
+        "process": os.getpid(),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }

@@ -15,6 +15,9 @@ PACKAGES = (
 )
 """What `spark-submit --packages` needs."""
 
+_CHECKPOINT_MANAGER = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 _PROPERTIES = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -29,9 +32,7 @@ _PROPERTIES = {
     # Spark's own checkpoint is only a hint here (`step`): without the default manager's shell calls
     # and checksum files a batch's two log writes take 25 ms instead of 126.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    "spark.sql.streaming.checkpointFileManagerClass":
-        "org.apache.spark.sql.execution.streaming.checkpointing"
-        ".FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_MANAGER,
     "spark.sql.streaming.numRecentProgressUpdates": "5",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
     "spark.driver.maxResultSize": "4g",

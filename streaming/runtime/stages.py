@@ -22,10 +22,11 @@ from streaming.sources.held import Load, Stage
 from streaming.sources.intake import Intake
 from streaming.viewmanagers.base import Codec, ViewSpec
 from streaming.viewmanagers.replica import ReplicaManager
+from streaming.warehouse.options import WriterOptions
 from streaming.warehouse.table import ViewTable
 from streaming.warehouse.updates import UpdatesWriter
 from streaming.warehouse.upkeep import Upkeep
-from streaming.warehouse.writer import GroupWriter, WriterOptions
+from streaming.warehouse.writer import GroupWriter
 
 
 @dataclass
@@ -68,9 +69,14 @@ def build_stages(
 
     def make_intake(stage: Stage, load: Load) -> Intake:
         return Intake(
-            pipeline.captured, pipeline.views,
-            pipeline.groups, sources=pipeline.sources, stage=stage, load=load,
-            timeout_ms=config.limits.global_timeout_ms, max_unit=config.limits.max_unit,
+            pipeline.captured,
+            pipeline.views,
+            pipeline.groups,
+            sources=pipeline.sources,
+            stage=stage,
+            load=load,
+            timeout_ms=config.limits.global_timeout_ms,
+            max_unit=config.limits.max_unit,
         )
 
     integrator = IntegratorStage(make_intake, updates, topics, relations_of, metrics, warehouse)
@@ -80,8 +86,11 @@ def build_stages(
 
     views = [
         ViewStage(
-            ViewSpec(view.name, pipeline.group_of(view.name), view.tree), make_manager, warehouse,
-            topics.actions(pipeline.group_of(view.name)), metrics,
+            ViewSpec(view.name, pipeline.group_of(view.name), view.tree),
+            make_manager,
+            warehouse,
+            topics.actions(pipeline.group_of(view.name)),
+            metrics,
             config.limits.checkpoint_batches,
         )
         for view in pipeline.views
@@ -89,19 +98,35 @@ def build_stages(
     merges = {}
     closers: list[Callable[[], object]] = [updates.close]
     for group, names in pipeline.groups.items():
-        tables = [ViewTable(view.name, view.schema, view.key or ())
-                  for view in map(pipeline.view, names)]
-        writer = GroupWriter(str(warehouse), config.pipeline, group, tables,
-                             WriterOptions(spark_bytes=config.limits.rewrite_bytes))
+        tables = [
+            ViewTable(view.name, view.schema, view.key or ()) for view in map(pipeline.view, names)
+        ]
+        writer = GroupWriter(
+            str(warehouse),
+            config.pipeline,
+            group,
+            tables,
+            WriterOptions(spark_bytes=config.limits.rewrite_bytes),
+        )
         closers.append(writer.close)
         merges[group] = _merge_stage(config, group, names, writer, metrics, spark)
     return Stages(integrator, views, merges, closers)
 
 
 def _merge_stage(
-    config: Config, group: str, views: tuple[str, ...], writer: GroupWriter, metrics: Metrics,
+    config: Config,
+    group: str,
+    views: tuple[str, ...],
+    writer: GroupWriter,
+    metrics: Metrics,
     spark: SparkSession,
 ) -> MergeStage:
     batching = NONE if config.batching == "none" else GREEDY
-    return MergeStage(lambda: MergeMachine(group, views, batching=batching), writer,
-                      Upkeep(writer), metrics, spark, config.warehouse)
+    return MergeStage(
+        lambda: MergeMachine(group, views, batching=batching),
+        writer,
+        Upkeep(writer),
+        metrics,
+        spark,
+        config.warehouse,
+    )

@@ -87,8 +87,9 @@ def _group(warehouse: Warehouse, group: str) -> GroupStatus:
         age = time.time() - last.written_ms / 1000
         if last.committed_ms is not None:
             behind = (last.written_ms - last.committed_ms) / 1000
-    return GroupStatus(group, last.epoch, last.frontier, last.epoch, behind, age,
-                       dict(last.suspended))
+    return GroupStatus(
+        group, last.epoch, last.frontier, last.epoch, behind, age, dict(last.suspended)
+    )
 
 
 def _stage(latest: Manifest) -> StageStatus:
@@ -98,5 +99,10 @@ def _stage(latest: Manifest) -> StageStatus:
         number = latest.messages[-1].last if latest.messages else None
     elif latest.stage.startswith("view:"):
         number = snapshot["control"]["number"]
-    return StageStatus(latest.stage, latest.step, latest.generation, number,
-                       snapshot.get("suspended") if latest.stage.startswith("view:") else None)
+    return StageStatus(
+        latest.stage,
+        latest.step,
+        latest.generation,
+        number,
+        snapshot.get("suspended") if latest.stage.startswith("view:") else None,
+    )

@@ -53,9 +53,7 @@ def numbered_changes(captured: CapturedRelation, rows: pa.Table, query: Query) -
     return Batch(rows, _delta(captured, rows), controls, unresolved)
 
 
-def _truncated(
-    captured: CapturedRelation, rows: pa.Table
-) -> tuple[pa.Table, tuple[Control, ...]]:
+def _truncated(captured: CapturedRelation, rows: pa.Table) -> tuple[pa.Table, tuple[Control, ...]]:
     truncate = pc.equal(rows["op"], "t")
     if not pc.any(truncate).as_py():
         return rows, ()

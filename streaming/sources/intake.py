@@ -131,8 +131,18 @@ class Intake:
         """Take in a batch of records (topic, partition, offset, key, value), empty ones too.
 
         Raises:
-            FrescoError: SOURCE_SNAPSHOT_REPEATED; the state is as before.
+            FrescoError: SOURCE_SNAPSHOT_REPEATED; after any error the state is as before.
         """
+        stages = (self._assembler, self._snapshots, self._machine)
+        before = [stage.state for stage in stages]
+        try:
+            return self._step(batch, now_ms)
+        except BaseException:
+            for stage, state in zip(stages, before, strict=True):
+                stage.state = state  # type: ignore[assignment]
+            raise
+
+    def _step(self, batch: pa.Table, now_ms: int) -> IntakeResult:
         clock = _Clock()
         decoded = self._decoder.decode(batch)
         clock.lap("decode")
@@ -171,9 +181,7 @@ class Intake:
         finally:
             self._duck.unregister("rows")
 
-    def _number(
-        self, works: dict[str, Work], snapshots: SnapshotWork, now_ms: int
-    ) -> Numbered:
+    def _number(self, works: dict[str, Work], snapshots: SnapshotWork, now_ms: int) -> Numbered:
         parts: list[Part] = []
         blocks = {}
         for source, work in works.items():

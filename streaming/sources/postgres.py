@@ -1,49 +1,143 @@
-"""What PostgreSQL's catalog says of captured tables: columns, types, primary key, replica identity."""
+"""PostgreSQL's catalog: the schemas of captured tables, and whether the log holds whole rows.
+
+Debezium says a row's old version in full only under REPLICA IDENTITY FULL; with the default, updates
+come without it and deletes with the key alone (FACTS). So the identity is read at start, and a table
+with another one is refused with the statement that fixes it (DESIGN 6).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import psycopg
+from psycopg import sql
 
 from streaming.errors import FrescoError
 from streaming.sources.schema import CapturedRelation, captured
 
 _COLUMNS = """
-SELECT a.attname, format_type(a.atttypid, a.atttypmod)
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attgenerated <> ''
 FROM pg_attribute a
-WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
 _KEY = """
-SELECT a.attname FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k(attnum, at), pg_attribute a
-WHERE i.indrelid = %s::regclass AND i.indisprimary
-  AND a.attrelid = i.indrelid AND a.attnum = k.attnum
-ORDER BY k.at
+SELECT a.attname
+FROM pg_index i
+JOIN unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place) ON true
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+WHERE i.indrelid = %s AND i.indisprimary
+ORDER BY k.place
 """
+_TABLE = """
+SELECT c.oid, c.relreplident
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
+"""
+_TOPIC = re.compile(r"[^a-zA-Z0-9._-]")
+
+
+def split_name(table: str) -> tuple[str, str]:
+    """(schema, table) of "public.entry"; the table may itself hold dots, the schema may not."""
+    schema, dot, name = table.partition(".")
+    return (schema, name) if dot else ("public", table)
+
+
+def topic_name(prefix: str, table: str) -> str:
+    """The topic Debezium gives a table: characters Kafka does not allow become underscores."""
+    return _TOPIC.sub("_", f"{prefix}.{table}")
+
+
+def _table(connection: psycopg.Connection, source: str, table: str) -> tuple[int, str]:
+    found = connection.execute(_TABLE, split_name(table)).fetchone()
+    if found is None:
+        raise FrescoError(
+            "SOURCE_TABLE_MISSING",
+            f"source {source} has no table {table}",
+            where=f"source {source}",
+            todo="correct the table's name in the configuration (schema.table, case counts)",
+        )
+    oid, identity = found
+    return int(oid), identity.decode() if isinstance(identity, bytes) else str(identity)
 
 
 def read_schemas(
-    dsn: str, source: str, prefix: str, tables: Mapping[str, str]
+    dsn: str,
+    source: str,
+    prefix: str,
+    tables: Mapping[str, str],
+    decimals: Literal["precise", "string"] = "precise",
 ) -> list[CapturedRelation]:
-    """tables: name in views -> schema.table"""
-    found = []
-    with psycopg.connect(dsn, autocommit=True) as connection:
+    """The captured relations of one database, from its catalog.
+
+    Args:
+        dsn: a libpq connection string.
+        source: the source's name.
+        prefix: the connector's topic prefix.
+        tables: name in views -> "schema.table".
+        decimals: the connector's `decimal.handling.mode`.
+
+    Raises:
+        FrescoError: SOURCE_UNREACHABLE, SOURCE_TABLE_MISSING, SOURCE_NO_COLUMNS.
+    """
+    relations = []
+    with _connect(dsn, source) as connection:
         for name, table in tables.items():
-            columns = connection.execute(_COLUMNS, [table]).fetchall()
-            key = [row[0] for row in connection.execute(_KEY, [table]).fetchall()]
-            found.append(captured(f"{source}.{name}", f"{prefix}.{table}", columns, key=key,
-                                  decimals="string"))
-    return found
+            full = ".".join(split_name(table))
+            oid, _ = _table(connection, source, table)
+            columns = connection.execute(_COLUMNS, (oid,)).fetchall()
+            key = [row[0] for row in connection.execute(_KEY, (oid,)).fetchall()]
+            relations.append(
+                captured(
+                    f"{source}.{name}",
+                    topic_name(prefix, full),
+                    [(column, type_) for column, type_, generated in columns if not generated],
+                    key=key,
+                    collection=full,
+                    decimals=decimals,
+                )
+            )
+    return relations
 
 
-def check_replica_identity(dsn: str, tables: Mapping[str, str]) -> None:
-    """Raises SOURCE_REPLICA_IDENTITY"""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        for table in tables.values():
-            row = connection.execute(
-                "SELECT relreplident FROM pg_class WHERE oid = %s::regclass", [table]).fetchone()
-            if row is None or row[0] not in (b"f", "f"):
-                raise FrescoError(
-                    "SOURCE_REPLICA_IDENTITY", f"{table} does not log full rows",
-                    where=table, todo=f"ALTER TABLE {table} REPLICA IDENTITY FULL;")
+def check_replica_identity(dsn: str, source: str, tables: Sequence[str]) -> None:
+    """Refuse tables whose log does not hold whole old rows.
+
+    Args:
+        tables: "schema.table" of each captured table.
+
+    Raises:
+        FrescoError: SOURCE_REPLICA_IDENTITY with the statements that fix it; SOURCE_UNREACHABLE,
+            SOURCE_TABLE_MISSING.
+    """
+    wrong = []
+    with _connect(dsn, source) as connection:
+        for table in tables:
+            _, identity = _table(connection, source, table)
+            if identity != "f":
+                statement = sql.SQL("ALTER TABLE {} REPLICA IDENTITY FULL;").format(
+                    sql.Identifier(*split_name(table))
+                )
+                wrong.append((table, statement.as_string(connection)))
+    if wrong:
+        names = ", ".join(table for table, _ in wrong)
+        raise FrescoError(
+            "SOURCE_REPLICA_IDENTITY",
+            f"the log of source {source} does not hold whole old rows of {names}",
+            where=f"source {source}",
+            todo="run: " + " ".join(statement for _, statement in wrong),
+        )
+
+
+def _connect(dsn: str, source: str) -> psycopg.Connection:
+    try:
+        return psycopg.connect(dsn, autocommit=True, connect_timeout=10)
+    except psycopg.OperationalError as error:
+        raise FrescoError(
+            "SOURCE_UNREACHABLE",
+            f"cannot connect to source {source}: {str(error).strip()}",
+            where=f"source {source}",
+            todo="check the address, the user and its password, and that the server is up",
+        ) from None

@@ -49,7 +49,7 @@ def first_occurrences(
 def _first(rows: pa.Table, tied: np.ndarray, index: np.ndarray) -> np.ndarray:
     row = ", ".join(n for n in rows.column_names if n[0] in "ba" and n[1:].isdigit())
     looked = rows.append_column("tied", pa.array(tied)).append_column("index", pa.array(index))
-    identity = f'tied, position, op, toast, {row}'
+    identity = f"tied, position, op, toast, {row}"
     with duckdb.connect() as duck:
         duck.execute("SET TimeZone = 'UTC'")
         duck.register("looked", looked)
@@ -102,9 +102,7 @@ def last_pass_complete(
     return done
 
 
-def _all_there(
-    rows: pa.Table, entry: np.ndarray, index: int, expected: int, begins: int
-) -> bool:
+def _all_there(rows: pa.Table, entry: np.ndarray, index: int, expected: int, begins: int) -> bool:
     mine = np.flatnonzero(entry == index)
     partitions = rows["partition"].to_numpy()
     offsets = rows["offset"].to_numpy()

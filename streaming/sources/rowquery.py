@@ -138,7 +138,8 @@ def finish_rows(
         label = "before" if side == "b" else "after"
         for position, cast in enumerate(casts(captured, prefix)):
             parts = tuple(
-                raw[f"{side}{position}_{part}"].combine_chunks() for part in range(len(cast.columns))
+                raw[f"{side}{position}_{part}"].combine_chunks()
+                for part in range(len(cast.columns))
             )
             value = cast.finish(parts)
             columns[f"{side}{position}"] = value

@@ -43,20 +43,25 @@ class SnapshotState:
 
 
 @dataclass(frozen=True)
+class AllSnapshots:
+    """All snapshots: per source its state, per relation the rows that wait, and the relations whose
+    snapshot lacks undecodable rows."""
+
+    states: Mapping[str, SnapshotState]
+    held: Mapping[str, Held]
+    tainted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class SnapshotWork:
-    """What a batch made of the snapshots.
+    """What a batch made of the snapshots, and the sources whose snapshot it closed."""
 
-    Attributes:
-        states: after the batch.
-        held: snapshot rows that wait, per relation.
-        closed: sources whose snapshot was closed by this batch.
-        tainted: relations whose snapshot lacks undecodable rows.
-    """
-
-    states: dict[str, SnapshotState]
-    held: dict[str, Held]
+    state: AllSnapshots
     closed: tuple[str, ...]
-    tainted: tuple[str, ...]
+
+    @property
+    def held(self) -> Mapping[str, Held]:
+        return self.state.held
 
 
 class Snapshots:
@@ -67,13 +72,14 @@ class Snapshots:
     ) -> None:
         self._captured = {r.relation.name: r for r in relations}
         self._sources = sources
-        self._states = {name: SnapshotState() for name in sources}
-        self._held = {n: Held(row_schema(r)) for n, r in self._captured.items()}
-        self._tainted: tuple[str, ...] = ()
+        self.state = AllSnapshots(
+            {name: SnapshotState() for name in sources},
+            {name: Held(row_schema(r)) for name, r in self._captured.items()},
+        )
 
     @property
     def open(self) -> tuple[str, ...]:
-        return tuple(name for name, state in self._states.items() if not state.closed)
+        return tuple(name for name, state in self.state.states.items() if not state.closed)
 
     def add(self, decoded: Decoded) -> tuple[SnapshotWork, Decoded]:
         """Take the snapshot rows out of a batch; changes nothing.
@@ -84,8 +90,8 @@ class Snapshots:
         Raises:
             FrescoError: SOURCE_SNAPSHOT_REPEATED.
         """
-        states = dict(self._states)
-        held = dict(self._held)
+        states = dict(self.state.states)
+        held = dict(self.state.held)
         for source, notifications in decoded.notifications.items():
             states[source] = _notified(states[source], notifications)
         rest = dict(decoded.rows)
@@ -106,8 +112,8 @@ class Snapshots:
                 more = {**state.bad, record.relation: (*state.bad.get(record.relation, ()), record)}
                 states[record.source or ""] = replace(state, bad=more)
         closed, tainted, spare = self._close(states, held)
-        work = SnapshotWork(states, held, closed, (*self._tainted, *tainted))
-        return work, replace(decoded, rows=rest, bad=(*spare, *stream))
+        state_ = AllSnapshots(states, held, (*self.state.tainted, *tainted))
+        return SnapshotWork(state_, closed), replace(decoded, rows=rest, bad=(*spare, *stream))
 
     def _receive(
         self, state: SnapshotState, held: Held, captured: CapturedRelation, rows: pa.Table
@@ -153,21 +159,23 @@ class Snapshots:
 
     def keep(self, work: SnapshotWork) -> None:
         """Adopt the work's state."""
-        self._states, self._held, self._tainted = work.states, work.held, work.tainted
+        self.state = work.state
 
     def take(self) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
         """All snapshot rows and the tainted relations, once number 0 is given; forgets them."""
-        rows = {name: held.table for name, held in self._held.items() if held.rows}
-        tainted = self._tainted
-        self._held = {name: Held(held.schema) for name, held in self._held.items()}
-        self._tainted = ()
+        held = self.state.held
+        rows = {name: waiting.table for name, waiting in held.items() if waiting.rows}
+        tainted = self.state.tainted
+        empty = {name: Held(waiting.schema) for name, waiting in held.items()}
+        self.state = AllSnapshots(self.state.states, empty)
         return rows, tainted
 
     def snapshot(self, stage: Stage | None = None) -> dict[str, Any]:
         """All state as JSON."""
-        held = {}
-        for name, rows in self._held.items():
-            self._held[name], held[name] = rows.snapshot(stage)
+        staged, notes = {}, {}
+        for name, rows in self.state.held.items():
+            staged[name], notes[name] = rows.snapshot(stage)
+        self.state = replace(self.state, held=staged)
         states = {
             name: {
                 "closed": s.closed,
@@ -176,17 +184,17 @@ class Snapshots:
                 "completed": s.completed,
                 "bad": {name: [asdict(b) for b in records] for name, records in s.bad.items()},
             }
-            for name, s in self._states.items()
+            for name, s in self.state.states.items()
         }
         return {
-            "held": {n: h for n, h in held.items() if h},
+            "held": {name: note for name, note in notes.items() if note},
             "states": states,
-            "tainted": list(self._tainted),
+            "tainted": list(self.state.tainted),
         }
 
     def restore(self, data: Mapping[str, Any], load: Load) -> None:
         """Back to the state that `snapshot` described."""
-        self._states = {}
+        states = {}
         for source in self._sources:
             values = dict(data["states"].get(source, {}))
             if "bad" in values:
@@ -194,17 +202,15 @@ class Snapshots:
                     name: tuple(BadRecord(**record) for record in records)
                     for name, records in values["bad"].items()
                 }
-            self._states[source] = SnapshotState(**values)
-        self._held = {
-            name: Held(held.schema).restore(data["held"].get(name, []), load)
-            for name, held in self._held.items()
+            states[source] = SnapshotState(**values)
+        held = {
+            name: Held(waiting.schema).restore(data["held"].get(name, []), load)
+            for name, waiting in self.state.held.items()
         }
-        self._tainted = tuple(data["tainted"])
+        self.state = AllSnapshots(states, held, tuple(data["tainted"]))
 
 
-def _notified(
-    state: SnapshotState, notifications: Sequence[Mapping[str, Any]]
-) -> SnapshotState:
+def _notified(state: SnapshotState, notifications: Sequence[Mapping[str, Any]]) -> SnapshotState:
     for note in notifications:
         if state.closed or note.get("aggregate_type", "Initial Snapshot") != "Initial Snapshot":
             continue

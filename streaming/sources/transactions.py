@@ -14,7 +14,7 @@ place where state changes, so an error in between leaves the assembler as it was
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,50 +23,26 @@ import pyarrow.compute as pc
 
 from streaming.sources.debezium import BadRecord, Decoded
 from streaming.sources.held import Held, Load, Stage
+from streaming.sources.log import SourceState, each_event, log_schema, read_log
 from streaming.sources.repeats import first_occurrences, is_older, last_pass_complete
 from streaming.sources.rowquery import row_schema
 from streaming.sources.schema import CapturedRelation, CapturedSource
 
-LOG = pa.schema(
+TRANSACTIONS = pa.schema(
     [
-        pa.field("ordinal", pa.int64()),
+        pa.field("number", pa.int64()),
+        pa.field("source", pa.string()),
         pa.field("transaction", pa.string()),
         pa.field("position", pa.int64()),
         pa.field("committed_ms", pa.int64()),
-        pa.field("begins", pa.int64()),
     ]
 )
-"""An END: `ordinal` counts a source's transactions from 1; then e0.. events counted per relation."""
+"""The map between numbers and source transactions."""
+
+
 RESTARTING = "3.6.1"
 """Connectors before this version count from 1 again after a restart inside a transaction, and END
 counts the last pass only (FACTS)."""
-
-
-@dataclass(frozen=True)
-class SourceState:
-    """What the assembler remembers of one source.
-
-    Attributes:
-        log: ENDs not numbered yet, in order.
-        next_ordinal: of the next END.
-        complete: the last ordinal of the complete prefix.
-        last_position: commit position of the newest END seen.
-        begun: BEGINs seen of transactions whose END has not come.
-        dead: keys of transactions whose END was a repeat; their rows are dropped.
-        bad: undecodable records not yet accounted for, as (relation, transaction or None).
-        tainted: complete transactions not numbered yet that lack undecodable records.
-        version: the connector's, as last seen; "" while no event has been seen.
-    """
-
-    log: Held
-    next_ordinal: int = 1
-    complete: int = 0
-    last_position: int = -1
-    begun: Mapping[str, int] = field(default_factory=dict)
-    dead: tuple[str, ...] = ()
-    bad: tuple[tuple[str, str | None], ...] = ()
-    tainted: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,6 +65,14 @@ class Work:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """The assembler's state: rows held per relation, and each source's log."""
+
+    held: Mapping[str, Held]
+    sources: Mapping[str, SourceState]
+
+
+@dataclass(frozen=True)
 class Taken:
     """Rows of the numbered transactions.
 
@@ -104,28 +88,26 @@ class Taken:
 
 
 class Assembler:
-    """Holds what is not complete or not numbered yet, over all sources."""
+    """Holds what is not complete or not numbered yet, over all sources.
+
+    Attributes:
+        state: everything it knows; may be put back after an error.
+    """
 
     def __init__(
         self, relations: Sequence[CapturedRelation], sources: Mapping[str, CapturedSource]
     ) -> None:
-        self._captured = {r.relation.name: r for r in relations}
-        self._of = {
-            name: [r for r in relations if r.source == name and r.relation.name] for name in sources
-        }
         self._sources = sources
-        self._schemas = {r.relation.name: row_schema(r) for r in relations}
-        self._held = {name: Held(schema) for name, schema in self._schemas.items()}
-        self._states = {name: SourceState(Held(self._log_schema(name))) for name in sources}
-
-    def _log_schema(self, source: str) -> pa.Schema:
-        counts = [pa.field(f"e{i}", pa.int64()) for i in range(len(self._of[source]))]
-        return pa.schema([*LOG, *counts])
+        self._of = {name: [r for r in relations if r.source == name] for name in sources}
+        self.state = Waiting(
+            {r.relation.name: Held(row_schema(r)) for r in relations},
+            {name: SourceState(Held(log_schema(self._of[name]))) for name in sources},
+        )
 
     @property
     def waiting(self) -> dict[str, int]:
         """Rows that wait, per relation."""
-        return {name: held.rows for name, held in self._held.items() if held.rows}
+        return {name: held.rows for name, held in self.state.held.items() if held.rows}
 
     def add(self, decoded: Decoded) -> dict[str, Work]:
         """Tie a decoded batch (without snapshot rows) to what waits; changes nothing."""
@@ -136,11 +118,11 @@ class Assembler:
     def _add(self, source: str, decoded: Decoded) -> Work:
         relations = self._of[source]
         names = [r.relation.name for r in relations]
-        state = self._states[source]
+        state = self.state.sources[source]
         held = {
-            name: self._held[name].plus(decoded.rows[name])
+            name: self.state.held[name].plus(decoded.rows[name])
             if name in decoded.rows
-            else self._held[name]
+            else self.state.held[name]
             for name in names
         }
         bad = [(b.relation, b.transaction) for b in decoded.bad if _counts(b, source, names)]
@@ -150,9 +132,9 @@ class Assembler:
             version=decoded.versions.get(source) or state.version,
         )
         if self._sources[source].transactions == "per-event":
-            state = self._each_event(source, state, decoded)
+            state = each_event(state, relations, decoded.rows)
         elif source in decoded.transactions:
-            state = self._read_log(source, state, decoded.transactions[source])
+            state = read_log(state, relations, decoded.transactions[source])
         log = state.log.table
         if not log.num_rows and not state.dead:
             entry = {name: np.full(held[name].rows, -1) for name in names}
@@ -161,80 +143,6 @@ class Assembler:
         if not log.num_rows:
             return Work(state, log, held, entry, (1, 0))
         return self._judge(source, state, log, held, entry)
-
-    def _read_log(self, source: str, state: SourceState, table: pa.Table) -> SourceState:
-        ends = pc.equal(table["status"], "END").to_numpy()
-        positions = table["position"].to_numpy()[ends]
-        before = np.concatenate(([state.last_position], positions))
-        new = positions > np.maximum.accumulate(before)[:-1]
-        keys = table["transaction"].combine_chunks()
-        fresh = table.filter(pa.array(ends)).filter(pa.array(new))
-        begins, begun = _begins(state, keys, ends, new)
-        columns = [
-            pa.array(np.arange(state.next_ordinal, state.next_ordinal + fresh.num_rows)),
-            fresh["transaction"],
-            fresh["position"],
-            fresh["committed_ms"],
-            pa.array(begins),
-            *(pa.array(c) for c in self._counts(source, fresh["counts"].combine_chunks())),
-        ]
-        dead = state.dead
-        if not new.all():
-            repeated = keys.filter(pa.array(ends)).filter(pa.array(~new)).to_pylist()
-            waiting = set(state.log.table["transaction"].to_pylist())
-            waiting |= set(fresh["transaction"].to_pylist())
-            dead = (*dead, *(key for key in repeated if key not in waiting))[-10_000:]
-        return replace(
-            state,
-            log=state.log.plus(pa.table(columns, schema=self._log_schema(source))),
-            next_ordinal=state.next_ordinal + fresh.num_rows,
-            last_position=int(max(before.max(), state.last_position)),
-            begun=begun,
-            dead=dead,
-        )
-
-    def _counts(self, source: str, counts: pa.Array) -> list[np.ndarray]:
-        """Events that each END counts per captured relation; other collections are left out."""
-        length = len(counts)
-        result = [np.zeros(length, np.int64) for _ in self._of[source]]
-        if isinstance(counts, pa.ChunkedArray):
-            counts = pa.concat_arrays(counts.chunks)
-        flat = counts.flatten()
-        if not len(flat):
-            return result
-        parents = pc.list_parent_indices(counts).to_numpy(zero_copy_only=False)
-        events = flat.field("event_count").to_numpy(zero_copy_only=False)
-        encoded = flat.field("data_collection").dictionary_encode()
-        codes = encoded.indices.to_numpy(zero_copy_only=False)
-        known = {r.counted_as: i for i, r in enumerate(self._of[source])}
-        for code, name in enumerate(encoded.dictionary.to_pylist()):
-            if name in known:
-                chosen = codes == code
-                np.add.at(result[known[name]], parents[chosen], events[chosen])
-        return result
-
-    def _each_event(self, source: str, state: SourceState, decoded: Decoded) -> SourceState:
-        """Every event is a transaction of its own: an END is made up for each."""
-        parts = []
-        for i, relation in enumerate(self._of[source]):
-            rows = decoded.rows.get(relation.relation.name)
-            if rows is not None and rows.num_rows:
-                ones = np.ones(rows.num_rows, np.int64)
-                counts = [ones if j == i else ones * 0 for j in range(len(self._of[source]))]
-                empty = pa.nulls(rows.num_rows, pa.int64())
-                columns = [empty, rows["transaction"], rows["position"], empty, pa.array(ones)]
-                arrays = [*columns, *(pa.array(c) for c in counts)]
-                parts.append(pa.table(arrays, schema=self._log_schema(source)))
-        if not parts:
-            return state
-        table = pa.concat_tables(parts)
-        ordinals = np.arange(state.next_ordinal, state.next_ordinal + table.num_rows)
-        order = pa.array(np.argsort(table["position"].to_numpy(), kind="stable"))
-        table = table.take(order).set_column(0, "ordinal", pa.array(ordinals))
-        table = table.cast(self._log_schema(source))
-        return replace(
-            state, log=state.log.plus(table), next_ordinal=state.next_ordinal + table.num_rows
-        )
 
     def _tie(
         self, state: SourceState, log: pa.Table, held: dict[str, Held]
@@ -320,64 +228,48 @@ class Assembler:
 
     # Taking ---------------------------------------------------------------------------------------
 
-    def take(self, works: dict[str, Work], numbers: Mapping[str, np.ndarray]) -> Taken:
+    def take(self, works: Mapping[str, Work], numbers: Mapping[str, np.ndarray]) -> Taken:
         """Hand out the rows of numbered transactions and forget them.
 
         Args:
             works: what `add` returned.
             numbers: per source, the number of each entry of its log, -1 where it has none yet.
         """
+        held, sources = dict(self.state.held), dict(self.state.sources)
         rows: dict[str, pa.Table] = {}
         transactions: list[pa.Table] = []
         tainted: dict[int, tuple[str, ...]] = {}
         for source, work in works.items():
-            given = numbers.get(source)
-            if given is None:
-                given = np.full(work.log.num_rows, -1)
-            for name, held in work.rows.items():
-                entry = work.entry[name]
-                number = given[entry] if len(given) else np.full(len(entry), -1)
-                number = np.where(entry < 0, -1, number)
-                taken = number >= 0
-                if taken.any():
-                    chosen = held.table if taken.all() else held.table.filter(pa.array(taken))
-                    rows[name] = chosen.add_column(0, "number", pa.array(number[taken]))
-                self._held[name] = held.keep(~taken)
-            state = work.state
+            given = numbers[source]
+            for name, waiting in work.rows.items():
+                held[name], taken = _split(waiting, work.entry[name], given)
+                if taken.num_rows:
+                    rows[name] = taken
+            sources[source] = work.state
             done = given >= 0
             if done.any():
                 transactions.append(_transactions(source, work.log, given, done))
-                by_ordinal = dict(
-                    zip(work.log["ordinal"].to_pylist(), given.tolist(), strict=True)
-                ) if state.tainted else {}
-                left = {}
-                for ordinal, relations in state.tainted.items():
-                    number_ = by_ordinal.get(ordinal, -1)
-                    if number_ < 0:
-                        left[ordinal] = relations
-                    else:
-                        both = {*tainted.get(number_, ()), *relations}
-                        tainted[number_] = tuple(sorted(both))
-                state = replace(state, log=state.log.keep(~done), tainted=left)
-            self._states[source] = state
+                left = _tainted(work, given, tainted)
+                log = work.state.log.keep(~done)
+                sources[source] = replace(work.state, log=log, tainted=left)
         table = pa.concat_tables([TRANSACTIONS.empty_table(), *transactions])
-        order = np.lexsort((table["source"].to_numpy(zero_copy_only=False), table["number"]))
         if len(transactions) > 1:
-            table = table.take(pa.array(order))
+            table = table.take(pa.array(np.argsort(table["number"].to_numpy(), kind="stable")))
+        self.state = Waiting(held, sources)
         return Taken(rows, table, tainted)
 
     # Snapshots ------------------------------------------------------------------------------------
 
     def snapshot(self, stage: Stage | None = None) -> dict[str, Any]:
         """All state as JSON; large chunks are staged through `stage`, each once."""
-        held, states = {}, {}
-        for name, rows in self._held.items():
-            self._held[name], held[name] = rows.snapshot(stage)
-        for source, state in self._states.items():
-            log, notes = state.log.snapshot(stage)
-            self._states[source] = replace(state, log=log)
-            states[source] = {
-                "log": notes,
+        held, held_notes, sources, notes = {}, {}, {}, {}
+        for name, rows in self.state.held.items():
+            held[name], held_notes[name] = rows.snapshot(stage)
+        for source, state in self.state.sources.items():
+            log, log_notes = state.log.snapshot(stage)
+            sources[source] = replace(state, log=log)
+            notes[source] = {
+                "log": log_notes,
                 "next_ordinal": state.next_ordinal,
                 "complete": state.complete,
                 "last_position": state.last_position,
@@ -387,63 +279,57 @@ class Assembler:
                 "tainted": [[ordinal, list(names)] for ordinal, names in state.tainted.items()],
                 "version": state.version,
             }
-        return {"held": {n: h for n, h in held.items() if h}, "sources": states}
+        self.state = Waiting(held, sources)
+        return {"held": {n: note for n, note in held_notes.items() if note}, "sources": notes}
 
     def restore(self, data: Mapping[str, Any], load: Load) -> None:
         """Back to the state that `snapshot` described."""
-        for name, schema in self._schemas.items():
-            self._held[name] = Held(schema).restore(data["held"].get(name, []), load)
-        for source in self._sources:
-            schema = self._log_schema(source)
+        held = {
+            name: Held(waiting.schema).restore(data["held"].get(name, []), load)
+            for name, waiting in self.state.held.items()
+        }
+        sources = {}
+        for source, relations in self._of.items():
+            log = Held(log_schema(relations))
             values = dict(data["sources"].get(source, {}))
-            if not values:
-                self._states[source] = SourceState(Held(schema))
-                continue
-            values["log"] = Held(schema).restore(values["log"], load)
-            values["dead"] = tuple(values["dead"])
-            values["bad"] = tuple((relation, key) for relation, key in values["bad"])
-            values["tainted"] = {ordinal: tuple(names) for ordinal, names in values["tainted"]}
-            self._states[source] = SourceState(**values)
+            if values:
+                values["log"] = log.restore(values["log"], load)
+                values["dead"] = tuple(values["dead"])
+                values["bad"] = tuple((relation, key) for relation, key in values["bad"])
+                values["tainted"] = {ordinal: tuple(names) for ordinal, names in values["tainted"]}
+            sources[source] = SourceState(**values) if values else SourceState(log)
+        self.state = Waiting(held, sources)
 
 
-TRANSACTIONS = pa.schema(
-    [
-        pa.field("number", pa.int64()),
-        pa.field("source", pa.string()),
-        pa.field("transaction", pa.string()),
-        pa.field("position", pa.int64()),
-        pa.field("committed_ms", pa.int64()),
-    ]
-)
-"""The map between numbers and source transactions."""
+def _split(waiting: Held, entry: np.ndarray, given: np.ndarray) -> tuple[Held, pa.Table]:
+    """What still waits, and the rows whose transaction has a number, with it in front."""
+    number = np.full(len(entry), -1)
+    tied = entry >= 0
+    number[tied] = given[entry[tied]]
+    taken = number >= 0
+    table = waiting.table
+    chosen = table if taken.all() else table.filter(pa.array(taken))
+    return waiting.keep(~taken), chosen.add_column(0, "number", pa.array(number[taken]))
+
+
+def _tainted(
+    work: Work, given: np.ndarray, tainted: dict[int, tuple[str, ...]]
+) -> dict[int, tuple[str, ...]]:
+    """Put the tainted transactions that have a number into `tainted`; returns the others."""
+    left = {}
+    if work.state.tainted:
+        numbers = dict(zip(work.log["ordinal"].to_pylist(), given.tolist(), strict=True))
+        for ordinal, relations in work.state.tainted.items():
+            number = numbers.get(ordinal, -1)
+            if number < 0:
+                left[ordinal] = relations
+            else:
+                tainted[number] = tuple(sorted({*tainted.get(number, ()), *relations}))
+    return left
 
 
 def _counts(bad: BadRecord, source: str, names: list[str]) -> bool:
     return bad.source == source and bad.relation in names
-
-
-def _begins(
-    state: SourceState, keys: pa.Array, ends: np.ndarray, new: np.ndarray
-) -> tuple[np.ndarray, dict[str, int]]:
-    """BEGINs of each new END, and those of transactions that have not ended."""
-    encoded = keys.dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.unify_dictionaries().combine_chunks()
-    codes = encoded.indices.to_numpy(zero_copy_only=False)
-    counts = np.bincount(codes[~ends], minlength=len(encoded.dictionary))
-    if state.begun:
-        known = pc.index_in(pa.array(list(state.begun), pa.string()), encoded.dictionary)
-        for key, place in zip(state.begun, known.to_pylist(), strict=True):
-            if place is not None:
-                counts[place] += state.begun[key]
-    begins = counts[codes[ends][new]]
-    counts[codes[ends]] = 0
-    places = np.flatnonzero(counts)
-    open_ = dict(
-        zip(encoded.dictionary.take(pa.array(places)).to_pylist(), counts[places].tolist(), strict=True)
-    )
-    seen = set(encoded.dictionary.to_pylist()) if state.begun else set()
-    return begins, {**{k: n for k, n in state.begun.items() if k not in seen}, **open_}
 
 
 def _arrived(names: list[str], entry: dict[str, np.ndarray], length: int) -> np.ndarray:
@@ -483,10 +369,6 @@ def _forgive(
 
 def _transactions(source: str, log: pa.Table, given: np.ndarray, done: np.ndarray) -> pa.Table:
     chosen = log.select(["transaction", "position", "committed_ms"]).filter(pa.array(done))
-    names = pa.array([source]).dictionary_encode()
-    sources = pa.DictionaryArray.from_arrays(
-        pa.array(np.zeros(int(done.sum()), np.int32)), names.dictionary
-    ).cast(pa.string())
-    return pa.table(
-        [pa.array(given[done]), sources, *chosen.columns], schema=TRANSACTIONS
-    ).sort_by("number")
+    sources = pa.repeat(pa.scalar(source, pa.string()), chosen.num_rows)
+    table = pa.table([pa.array(given[done]), sources, *chosen.columns], schema=TRANSACTIONS)
+    return table.sort_by("number")

@@ -172,7 +172,9 @@ def cast(text: str, spark: str, database: str, decimals: str) -> Cast:
     plain = _plain(spark)
     if spark in _INTEGERS:
         # A cast from text rounds, so a retyped column's 1.5 must be caught before.
-        whole = f"CASE WHEN NOT contains({text}, '.') THEN TRY_CAST({text} AS {_INTEGERS[spark]}) END"
+        whole = (
+            f"CASE WHEN NOT contains({text}, '.') THEN TRY_CAST({text} AS {_INTEGERS[spark]}) END"
+        )
         return Cast((whole,), plain)
     if is_decimal(spark) and not parts.arguments:
         precision, scale = decimal_parts(spark) or (38, 18)

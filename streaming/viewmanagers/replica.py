@@ -146,7 +146,7 @@ class ReplicaManager:
                     pieces = opened.get(relation, ())
                     opened[relation] = (*pieces, self._codec.open(rows))
             for control in updates.controls:
-                if control.relation in self._relations:
+                if control.kind == "truncate" and control.relation in self._relations:
                     truncates.append((control.number, control.relation))
         return Batch(messages[0].first, messages[-1].last, opened, tuple(truncates))
 

@@ -77,7 +77,7 @@ def test_the_normal_form_of_a_tree_stands_for_the_same_bag(tree, database):
     assert evaluate(shaped, bags(database)) == expected
 
 
-@settings(SLOW, max_examples=600)
+@settings(SLOW, max_examples=300)
 @given(st.data())
 def test_a_function_has_one_value_or_fails_in_both(duck, data):
     scan = Scan(ONE.name, ONE.schema)

@@ -1,4 +1,4 @@
-"""The typing rules and the rendered SQL, held against Spark itself: its analyzer, and its values."""
+"""The typing rules and the rendered SQL, held against Spark: its analyzer and its values."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from streaming.algebra import exact
 from streaming.algebra.bag import bag, evaluate
 from streaming.algebra.meanings import normal
 from streaming.algebra.parse import parse
-from streaming.algebra.sql import tree_sql
+from streaming.algebra.sql import average_sql, tree_sql
 from streaming.algebra.tree import Column, Project, Relation, Scan
 from streaming.algebra.types import NULL
 from streaming.errors import FrescoError
@@ -131,6 +132,18 @@ def test_spark_gives_functions_the_values_the_bag_evaluator_gives(spark):
             queries[start : start + 25], actual, expected[start : start + 25], strict=True
         ):
             assert got is want or got == want, tree.expressions
+
+
+def test_an_average_from_totals_is_rounded_once_in_spark_too(spark):
+    totals = ["0.01", "-0.01", "0.05", "-0.05", "12345678901234567.89", "-99.99"]
+    counts = [1, 3, 7, 8, 20000, 20001, 39999]
+    rows_ = [(t, n) for t in totals for n in counts]
+    values = ", ".join(f"(CAST('{t}' AS DECIMAL(28,2)), CAST({n} AS BIGINT))" for t, n in rows_)
+    text = average_sql("total", "n", "decimal(18,2)", "decimal(22,6)", "spark")
+    query = f"SELECT total, n, {text} AS a FROM VALUES {values} AS t(total, n)"
+    assert analyzed(spark, query)[2] == "decimal(22,6)"
+    for total, count, average in spark.sql(query).collect():
+        assert average == exact.average(total, count, "decimal(22,6)"), (total, count)
 
 
 def test_spark_gives_trees_the_bags_the_bag_evaluator_gives(spark):

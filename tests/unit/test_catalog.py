@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (tables, one specification a line)
 """View files, and the catalog of views that a warehouse keeps."""
 
 from __future__ import annotations
@@ -85,14 +86,22 @@ def test_a_specification_is_refused_where_it_is_wrong(text, code, where):
 
 
 def test_a_mode_and_a_level_are_refused_with_the_nearest():
-    assert "did you mean replica?" in refusal(f"CREATE MATERIALIZED VIEW v USING replika AS {SELECT}").todo
-    assert "did you mean strong?" in refusal(f"CREATE MATERIALIZED VIEW v WITH STRANG AS {SELECT}").todo
+    assert (
+        "did you mean replica?"
+        in refusal(f"CREATE MATERIALIZED VIEW v USING replika AS {SELECT}").todo
+    )
+    assert (
+        "did you mean strong?"
+        in refusal(f"CREATE MATERIALIZED VIEW v WITH STRANG AS {SELECT}").todo
+    )
     assert "WITH STRONG" in refusal(f"CREATE MATERIALIZED VIEW v USING eca AS {SELECT}").todo
 
 
 def test_the_banks_views_are_as_described():
     views = {view.name: view for view in load_views(BANK_VIEWS, BANK)}
-    keys = {name: view.key and [view.schema[p].name for p in view.key] for name, view in views.items()}
+    keys = {
+        name: view.key and [view.schema[p].name for p in view.key] for name, view in views.items()
+    }
     assert keys == {
         "balance": ["database", "account", "owner", "branch"],
         "branch_total": ["database", "branch"],
@@ -103,7 +112,10 @@ def test_the_banks_views_are_as_described():
     assert {(v.level, v.mode) for v in views.values()} == {("complete", "replica")}
     total = views["total"]
     assert total.relations == ("north.entry", "south.entry")
-    assert [(c.name, c.type) for c in total.schema] == [("total", "decimal(28,2)"), ("entries", "bigint")]
+    assert [(c.name, c.type) for c in total.schema] == [
+        ("total", "decimal(28,2)"),
+        ("entries", "bigint"),
+    ]
 
 
 def folder(path: Path, **texts: str) -> Path:

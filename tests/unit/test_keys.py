@@ -34,7 +34,11 @@ CASES = [
     ("SELECT 1 AS d, id FROM north.account UNION ALL SELECT 1, id FROM south.account", None),
     ("SELECT 1 AS d, id FROM north.account UNION ALL SELECT 2.0, id FROM south.account", (0, 1)),
     ("SELECT 1 AS d, owner FROM north.account UNION ALL SELECT 2, owner FROM south.account", None),
-    ("SELECT 1 AS d, COUNT(*) AS n FROM north.entry UNION ALL SELECT 2, COUNT(*) FROM south.entry", (0,)),
+    (
+        "SELECT 1 AS d, COUNT(*) AS n FROM north.entry "
+        "UNION ALL SELECT 2, COUNT(*) FROM south.entry",
+        (0,),
+    ),
     (
         "SELECT id, owner FROM (SELECT 'n' AS d, id, owner FROM north.account UNION ALL "
         "SELECT 's', id, owner FROM south.account) u WHERE d = 'n'",

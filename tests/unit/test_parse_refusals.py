@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a table, one refusal a line)
 """What a view's SQL may not be: each refusal has a code, the place, and what to do instead."""
 
 from __future__ import annotations

@@ -17,7 +17,12 @@ from streaming.algebra.tree import Column, Relation
 
 R = Relation(
     "s.r",
-    (Column("i", "int"), Column("m", "decimal(18,2)"), Column("s", "string"), Column("d", "double")),
+    (
+        Column("i", "int"),
+        Column("m", "decimal(18,2)"),
+        Column("s", "string"),
+        Column("d", "double"),
+    ),
 )
 
 
@@ -65,7 +70,9 @@ def test_duckdb_is_made_to_agree_with_spark(duck, expression, value):
     assert first(duck, expression, "7", "100", "'abc'", "'NaN'") == value
 
 
-@pytest.mark.parametrize("expression", ["i / 0", "i % 0", "m / 0", "m % 0", "d / 0", "d % 0", "i + 2147483647"])
+@pytest.mark.parametrize(
+    "expression", ["i / 0", "i % 0", "m / 0", "m % 0", "d / 0", "d % 0", "i + 2147483647"]
+)
 def test_what_spark_refuses_at_a_row_is_an_error_not_a_null(duck, expression):
     with pytest.raises(duckdb.Error):
         first(duck, expression, "7", "100", "'abc'", "1")
@@ -82,11 +89,15 @@ def test_every_expanding_letter_is_written_as_spark_writes_it(duck):
 
 
 @pytest.mark.parametrize("count", [1, 3, 7, 20000, 20001, 2**62])
-@pytest.mark.parametrize("total", ["0.01", "-0.01", "0.05", "9" * 26 + ".99", "-" + "9" * 26 + ".99"])
+@pytest.mark.parametrize(
+    "total", ["0.01", "-0.01", "0.05", "9" * 26 + ".99", "-" + "9" * 26 + ".99"]
+)
 def test_an_average_from_totals_is_rounded_once(duck, total, count):
-    expected = exact.average(Decimal(total), count, "decimal(22,6)") if abs(
-        Decimal(total) / count
-    ) < 10**16 else None
+    expected = (
+        exact.average(Decimal(total), count, "decimal(22,6)")
+        if abs(Decimal(total) / count) < 10**16
+        else None
+    )
     text = average_sql(
         f"CAST('{total}' AS DECIMAL(28,2))", f"CAST({count} AS BIGINT)",
         "decimal(18,2)", "decimal(22,6)", "duckdb",
@@ -99,7 +110,9 @@ def test_an_average_from_totals_is_rounded_once(duck, total, count):
 
 
 def test_an_average_over_nothing_is_null(duck):
-    text = average_sql("CAST(NULL AS DECIMAL(28,2))", "0", "decimal(18,2)", "decimal(22,6)", "duckdb")
+    text = average_sql(
+        "CAST(NULL AS DECIMAL(28,2))", "0", "decimal(18,2)", "decimal(22,6)", "duckdb"
+    )
     assert duck.execute(f"SELECT {text}").fetchone()[0] is None
 
 

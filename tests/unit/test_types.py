@@ -1,4 +1,4 @@
-"""Spark's result types, on cases whose answers Spark's analyzer gave (`tests/spark` asks it again)."""
+"""Spark's result types; the answers are its analyzer's (`tests/spark` asks it again)."""
 
 from __future__ import annotations
 

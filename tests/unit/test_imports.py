@@ -1,0 +1,219 @@
+"""Who may import whom (DESIGN 12), and how large a file and a function may be (STYLE).
+
+Read from the syntax trees of all modules, imports inside functions included; what stands under
+`if TYPE_CHECKING:` is no import.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "streaming"
+MACHINES = ("integrator", "viewmanagers", "merge")
+COLUMNS = frozenset({"pyarrow", "duckdb", "numpy"})
+"""What a machine may use to hand relations on."""
+SPARK = frozenset({"pyspark", "py4j", "delta"})
+MAY_USE_SPARK = (
+    "runtime/*.py",
+    "warehouse/*.py",
+    "readers.py",
+    "verify*.py",
+    "algebra/spark*.py",
+)
+SPARK_S_FOLDER = "embedded/jars.py"
+"""Takes the place where pyspark is installed, for the Ivy in it, and nothing else of it."""
+LONGEST_FILE, LONGEST_FUNCTION = 320, 80
+VAGUE = frozenset({"utils", "util", "helpers", "helper", "common", "misc"})
+
+
+@dataclass(frozen=True)
+class Import:
+    """A module that `file` imports at `line`."""
+
+    file: str
+    line: int
+    module: str
+
+    def __str__(self) -> str:
+        return f"streaming/{self.file}:{self.line} imports {self.module}"
+
+
+def relative(file: Path) -> str:
+    return file.relative_to(PACKAGE).as_posix()
+
+
+FILES = {relative(file): ast.parse(file.read_text()) for file in sorted(PACKAGE.rglob("*.py"))}
+
+
+def reached(node: ast.AST) -> Iterator[ast.AST]:
+    """Every node that can run."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
+            for other in child.orelse:
+                yield from (other, *reached(other))
+            continue
+        yield child
+        yield from reached(child)
+
+
+def imports_in(file: str, tree: ast.Module) -> Iterator[Import]:
+    for node in reached(tree):
+        match node:
+            case ast.Import(names=names):
+                for name in names:
+                    yield Import(file, node.lineno, name.name)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                base = module or ""
+                if level:
+                    folder = ["streaming", *file.split("/")[:-1]]
+                    base = ".".join([*folder[: len(folder) - level + 1], *filter(None, [module])])
+                # `from streaming import cli` imports streaming.cli, if that is a module.
+                for name in names:
+                    inner = f"{base}.{name.name}"
+                    yield Import(file, node.lineno, inner if is_module(inner) else base)
+            case ast.Call(func=function, args=[ast.Constant(value=str(module)), *_]):
+                if ast.unparse(function) in {"__import__", "import_module"} or ast.unparse(
+                    function
+                ).endswith(".import_module"):
+                    yield Import(file, node.lineno, module)
+
+
+def is_module(name: str) -> bool:
+    place = ROOT / name.replace(".", "/")
+    return place.is_dir() or place.with_suffix(".py").is_file()
+
+
+IMPORTS = [found for file, tree in FILES.items() for found in imports_in(file, tree)]
+
+
+def within(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def broken(offences: list[str]) -> None:
+    assert not offences, "\n" + "\n".join(offences)
+
+
+def test_the_walk_finds_the_modules_and_their_imports() -> None:
+    assert len(FILES) > 40
+    assert len(IMPORTS) > 300
+    tree = ast.parse(
+        "from typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n    import pyspark.sql\nelse:\n    import os.path\n"
+        "def f():\n    from pyspark import sql\n    from . import cli\n"
+        "    from ..merge import spa\n"
+        "    importlib.import_module('py4j')\n"
+    )
+    found = [one.module for one in imports_in("runtime/x.py", tree)]
+    assert found == [
+        "typing",
+        "os.path",
+        "pyspark",
+        "streaming.runtime",
+        "streaming.merge.spa",
+        "py4j",
+    ]
+    (found_here,) = imports_in("x.py", ast.parse("from . import cli"))
+    assert found_here.module == "streaming.cli"
+
+
+@pytest.mark.parametrize("folder", MACHINES)
+def test_a_machine_imports_only_messages_algebra_errors_and_its_own(folder: str) -> None:
+    own = ("messages", "algebra", "errors", folder)
+    allowed = tuple(f"streaming.{name}" for name in own)
+    offences = []
+    for one in IMPORTS:
+        if not one.file.startswith(f"{folder}/"):
+            continue
+        top = one.module.partition(".")[0]
+        if top == "streaming":
+            good = any(within(one.module, package) for package in allowed)
+        else:
+            good = top in sys.stdlib_module_names or top in COLUMNS
+        if not good:
+            offences.append(str(one))
+    broken(offences)
+
+
+@pytest.mark.parametrize("folder", MACHINES)
+def test_a_machine_has_no_clock_no_threads_no_files_of_others_and_no_chance(folder: str) -> None:
+    forbidden = {"time", "datetime", "random", "threading", "socket", "subprocess", "requests"}
+    broken(
+        [
+            str(one)
+            for one in IMPORTS
+            if one.file.startswith(f"{folder}/") and one.module.partition(".")[0] in forbidden
+        ]
+    )
+
+
+def test_spark_is_imported_only_where_it_runs() -> None:
+    offences = []
+    for one in IMPORTS:
+        if one.module.partition(".")[0] not in SPARK or one.file == SPARK_S_FOLDER:
+            continue
+        if not any(Path(one.file).match(pattern) for pattern in MAY_USE_SPARK):
+            offences.append(str(one))
+    broken(offences)
+
+
+def test_the_one_exception_takes_no_more_than_the_place_of_pyspark() -> None:
+    found = [one.module for one in IMPORTS if one.file == SPARK_S_FOLDER]
+    assert [module for module in found if module.partition(".")[0] in SPARK] == ["pyspark"]
+    uses = [
+        ast.unparse(node)
+        for node in ast.walk(FILES[SPARK_S_FOLDER])
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "pyspark"
+    ]
+    assert set(uses) == {"pyspark.__file__"}
+
+
+def test_nothing_imports_the_command_line() -> None:
+    broken(
+        [
+            str(one)
+            for one in IMPORTS
+            if within(one.module, "streaming.cli") and one.file != "__main__.py"
+        ]
+    )
+
+
+def test_the_product_does_not_import_its_tests() -> None:
+    broken([str(one) for one in IMPORTS if one.module.partition(".")[0] in {"tests", "bench"}])
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    places = [*FILES, *(relative(folder) for folder in PACKAGE.rglob("*") if folder.is_dir())]
+    broken([place for place in places if VAGUE & set(Path(place).with_suffix("").parts)])
+
+
+def test_no_file_is_too_long() -> None:
+    lengths = {file: len((PACKAGE / file).read_text().splitlines()) for file in FILES}
+    broken(
+        [
+            f"streaming/{file}: {length} lines, at most {LONGEST_FILE}"
+            for file, length in lengths.items()
+            if length > LONGEST_FILE
+        ]
+    )
+
+
+def test_no_function_is_too_long() -> None:
+    offences = []
+    for file, tree in FILES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                if length > LONGEST_FUNCTION:
+                    offences.append(
+                        f"streaming/{file}:{node.lineno} {node.name}: {length} lines, "
+                        f"at most {LONGEST_FUNCTION}"
+                    )
+    broken(offences)

@@ -1,0 +1,314 @@
+"""What a pipeline exports, and that dashboard and alerts ask for nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from streaming.errors import FrescoError
+from streaming.metrics import Metrics
+
+CONF = Path(__file__).parents[2] / "conf"
+DASHBOARDS = CONF / "grafana" / "dashboards"
+
+
+def touch(metrics: Metrics) -> None:
+    """Give every series a value: a labelled one is exported from its first value on."""
+    metrics.source_lag.labels("north").set(1.5)
+    metrics.transactions.labels("north").inc(7)
+    metrics.held_parts.set(2)
+    metrics.held_rows.set(3)
+    metrics.released.inc()
+    metrics.bad_records.labels("north.public.entry").inc()
+    metrics.numbered.set(9)
+    metrics.view_frontier.labels("balance").set(8)
+    metrics.frontier.labels("bank").set(7)
+    metrics.freshness.labels("balance").observe(1.2)
+    for colour, cells in {"white": 4, "red": 3, "gray": 2, "black": 1}.items():
+        metrics.vut_cells.labels("bank", colour).set(cells)
+    metrics.commits.labels("bank").inc()
+    metrics.commit_seconds.labels("bank").observe(0.04)
+    metrics.action_lists.labels("balance").inc()
+    metrics.rows.labels("view:balance").inc(12)
+    metrics.batch_seconds.labels("integrator").observe(0.3)
+    metrics.suspended.labels("balance").set(1)
+
+
+@pytest.fixture
+def exported() -> Iterator[str]:
+    """The text of /metrics, over HTTP."""
+    metrics = Metrics()
+    touch(metrics)
+    server = metrics.serve("127.0.0.1", 0)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as said:
+            yield said.read().decode()
+    finally:
+        server.close()
+
+
+def samples(text: str) -> dict[str, float]:
+    """Sample -> value, as `name{label=value}`."""
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
+            found[f"{sample.name}{{{labels}}}"] = sample.value
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sample", "value"),
+    [
+        ("fresco_source_lag_seconds{source=north}", 1.5),
+        ("fresco_transactions_total{source=north}", 7),
+        ("fresco_held_parts{}", 2),
+        ("fresco_held_rows{}", 3),
+        ("fresco_released_globals_total{}", 1),
+        ("fresco_bad_records_total{topic=north.public.entry}", 1),
+        ("fresco_numbered{}", 9),
+        ("fresco_view_frontier{view=balance}", 8),
+        ("fresco_group_frontier{group=bank}", 7),
+        ("fresco_freshness_seconds_count{view=balance}", 1),
+        ("fresco_freshness_seconds_sum{view=balance}", 1.2),
+        ("fresco_freshness_seconds_bucket{le=1.0,view=balance}", 0),
+        ("fresco_freshness_seconds_bucket{le=1.5,view=balance}", 1),
+        ("fresco_vut_cells{colour=white,group=bank}", 4),
+        ("fresco_vut_cells{colour=red,group=bank}", 3),
+        ("fresco_vut_cells{colour=gray,group=bank}", 2),
+        ("fresco_vut_cells{colour=black,group=bank}", 1),
+        ("fresco_commits_total{group=bank}", 1),
+        ("fresco_commit_seconds_count{group=bank}", 1),
+        ("fresco_action_lists_total{view=balance}", 1),
+        ("fresco_rows_total{stage=view:balance}", 12),
+        ("fresco_batch_seconds_sum{stage=integrator}", 0.3),
+        ("fresco_view_suspended{view=balance}", 1),
+    ],
+)
+def test_metrics_are_exported_over_http(exported: str, sample: str, value: float) -> None:
+    assert samples(exported)[sample] == value
+
+
+def test_nothing_is_exported_that_this_test_does_not_know(exported: str) -> None:
+    names = {family.name for family in text_string_to_metric_families(exported)}
+    assert {name.removesuffix("_created") for name in names} == {
+        "fresco_source_lag_seconds",
+        "fresco_transactions",
+        "fresco_held_parts",
+        "fresco_held_rows",
+        "fresco_released_globals",
+        "fresco_bad_records",
+        "fresco_numbered",
+        "fresco_view_frontier",
+        "fresco_group_frontier",
+        "fresco_freshness_seconds",
+        "fresco_vut_cells",
+        "fresco_commits",
+        "fresco_commit_seconds",
+        "fresco_action_lists",
+        "fresco_rows",
+        "fresco_batch_seconds",
+        "fresco_view_suspended",
+    }
+
+
+def test_two_services_in_one_process_do_not_share_their_numbers() -> None:
+    one, other = Metrics(), Metrics()
+    one.numbered.set(5)
+    assert other.registry.get_sample_value("fresco_numbered") == 0
+
+
+def test_a_port_in_use_is_a_coded_error_with_the_place() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(FrescoError) as caught:
+            Metrics().serve("127.0.0.1", port)
+    assert caught.value.code == "METRICS_PORT_IN_USE"
+    assert caught.value.where == f"127.0.0.1:{port}"
+    assert "metrics.port" in caught.value.todo
+
+
+def test_an_address_of_another_machine_is_not_called_a_port_in_use() -> None:
+    with pytest.raises(FrescoError) as caught:
+        Metrics().serve("192.0.2.1", 0)
+    assert caught.value.code == "METRICS_ADDRESS"
+    assert "metrics.host" in caught.value.todo
+
+
+def test_a_closed_server_gives_its_port_back() -> None:
+    server = Metrics().serve("127.0.0.1", 0)
+    port = server.port
+    server.close()
+    again = Metrics().serve("127.0.0.1", port)
+    assert again.port == port
+    again.close()
+
+
+# Dashboard and alerts -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, set[str]]:
+    """Sample name -> its labels, of everything that Metrics exports."""
+    metrics = Metrics()
+    touch(metrics)
+    found: dict[str, set[str]] = {}
+    for family in metrics.registry.collect():
+        for sample in family.samples:
+            if not sample.name.endswith("_created"):
+                found.setdefault(sample.name, set()).update(sample.labels)
+    return found
+
+
+@pytest.fixture(scope="module")
+def dashboard() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DASHBOARDS / "fresco.json").read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def alerts() -> list[dict[str, Any]]:
+    groups = yaml.safe_load((CONF / "alerts.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def asked(expression: str) -> set[str]:
+    """The metrics an expression names."""
+    return set(re.findall(r"fresco_\w+", expression))
+
+
+def grouped(expression: str) -> set[str]:
+    """The labels an expression groups or joins by."""
+    lists = re.findall(r"\b(?:by|on|group_left)\s*\(([^)]*)\)", expression)
+    return {name.strip() for one in lists for name in one.split(",") if name.strip()}
+
+
+def expressions(dashboard: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
+        (panel["title"], target["expr"])
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
+    ]
+
+
+def test_every_metric_that_the_dashboard_asks_for_exists(
+    dashboard: dict[str, Any], known: dict[str, set[str]]
+) -> None:
+    for title, expression in expressions(dashboard):
+        assert asked(expression), title
+        assert asked(expression) <= set(known), title
+
+
+def test_the_dashboard_shows_every_metric(
+    dashboard: dict[str, Any], known: dict[str, set[str]]
+) -> None:
+    shown = set().union(*(asked(expression) for _, expression in expressions(dashboard)))
+    of_histograms = {name for name in known if name.endswith(("_count", "_sum"))}
+    assert shown == set(known) - of_histograms
+
+
+def test_the_dashboard_groups_by_labels_its_metrics_have(
+    dashboard: dict[str, Any], known: dict[str, set[str]]
+) -> None:
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            labels = set().union(*(known[name] for name in asked(target["expr"])))
+            legend = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+            assert grouped(target["expr"]) | legend <= labels, panel["title"]
+
+
+def test_the_dashboard_has_what_grafana_needs(dashboard: dict[str, Any]) -> None:
+    assert dashboard["uid"] and dashboard["title"] == "Fresco"
+    assert dashboard["schemaVersion"] >= 39
+    (source,) = yaml.safe_load((CONF / "grafana/datasources/prometheus.yml").read_text())[
+        "datasources"
+    ]
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels) >= 10
+    for panel in panels:
+        assert panel["title"] and panel["type"] in {"stat", "timeseries"}
+        assert panel["datasource"] == {"type": "prometheus", "uid": source["uid"]}
+        assert panel["targets"] and panel["fieldConfig"]["defaults"]["unit"]
+        for target in panel["targets"]:
+            assert (
+                target["expr"] and target["refId"] and target["datasource"] == panel["datasource"]
+            )
+
+
+def test_panels_lie_on_the_grid_without_covering_each_other(dashboard: dict[str, Any]) -> None:
+    covered: set[tuple[int, int]] = set()
+    for panel in dashboard["panels"]:
+        at = panel["gridPos"]
+        assert at["x"] + at["w"] <= 24
+        cells = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not cells & covered, panel["title"]
+        covered |= cells
+
+
+def test_the_dashboard_lies_where_grafana_s_provider_looks() -> None:
+    (provider,) = yaml.safe_load((DASHBOARDS / "provider.yml").read_text())["providers"]
+    assert provider["type"] == "file"
+    # docker-compose.yml mounts conf/grafana there.
+    assert provider["options"]["path"] == "/etc/grafana/provisioning/dashboards"
+
+
+def test_every_metric_that_an_alert_asks_for_exists(
+    alerts: list[dict[str, Any]], known: dict[str, set[str]]
+) -> None:
+    for rule in alerts:
+        names = asked(rule["expr"])
+        assert names <= set(known), rule["alert"]
+        # Prometheus gives instance and job to every series.
+        labels = set().union({"instance", "job"}, *(known[name] for name in names))
+        said = set(re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"])))
+        assert grouped(rule["expr"]) | said <= labels, rule["alert"]
+
+
+@pytest.mark.parametrize(
+    ("alert", "metric"),
+    [
+        ("FrescoSourceLag", "fresco_source_lag_seconds"),
+        ("FrescoViewSuspended", "fresco_view_suspended"),
+        ("FrescoNoCommits", "fresco_commits_total"),
+        ("FrescoBadRecords", "fresco_bad_records_total"),
+        ("FrescoReleasedGlobals", "fresco_released_globals_total"),
+    ],
+)
+def test_what_needs_a_person_has_an_alert(
+    alerts: list[dict[str, Any]], alert: str, metric: str
+) -> None:
+    (rule,) = [one for one in alerts if one["alert"] == alert]
+    assert metric in asked(rule["expr"])
+
+
+def test_every_alert_says_what_is_wrong_and_what_to_do(alerts: list[dict[str, Any]]) -> None:
+    names = [rule["alert"] for rule in alerts]
+    assert len(set(names)) == len(names)
+    for rule in alerts:
+        assert rule["labels"]["severity"] in {"warning", "critical"}
+        assert rule["annotations"]["summary"] and rule["annotations"]["action"]
+
+
+def test_prometheus_reads_the_alerts_from_where_they_are_mounted() -> None:
+    settings = yaml.safe_load((CONF / "prometheus.yml").read_text())
+    assert settings["rule_files"] == ["alerts.yml"]
+    compose = yaml.safe_load((CONF.parent / "docker-compose.yml").read_text())
+    mounted = compose["services"]["prometheus"]["volumes"]
+    assert "./conf/prometheus.yml:/etc/prometheus/prometheus.yml:ro" in mounted
+    assert "./conf/alerts.yml:/etc/prometheus/alerts.yml:ro" in mounted
+    assert (
+        "./conf/grafana:/etc/grafana/provisioning:ro" in compose["services"]["grafana"]["volumes"]
+    )

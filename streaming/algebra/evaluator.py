@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -57,6 +57,22 @@ class Batch:
         """The same batch without the numbers above `last`; evaluators skip rows beyond it."""
         kept = tuple(t for t in self.truncates if t[0] <= last)
         return replace(self, last=last, truncates=kept)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much one view may hold in the driver.
+
+    Attributes:
+        duckdb_rows: rows of state and batch together.
+    """
+
+    duckdb_rows: int = 20_000_000
+
+
+def choose(limits: Limits, state_rows: int, batch_rows: int) -> Literal["duckdb", "spark"]:
+    """The evaluator for a batch: DuckDB while state and batch fit into the driver."""
+    return "duckdb" if state_rows + batch_rows <= limits.duckdb_rows else "spark"
 
 
 class Evaluator(Protocol):

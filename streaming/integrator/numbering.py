@@ -16,6 +16,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -158,7 +159,7 @@ class _Heads:
             for node in rest:
                 nodes.setdefault(node)
                 edges.setdefault(node, [])
-            for before, after in zip(rest, rest[1:], strict=False):
+            for before, after in pairwise(rest):
                 if before != after:
                     edges[before].append(after)
         rank = {node: place for place, node in enumerate(nodes)}

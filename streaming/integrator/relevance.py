@@ -136,7 +136,8 @@ def work_of(need: ScanNeed, rows: pa.Table, query: Query) -> np.ndarray:
         result = query(f"SELECT {sides}{changed} AS work FROM rows", rows)
     except Exception:
         return np.ones(rows.num_rows, bool)
-    return result["work"].to_numpy()
+    found: np.ndarray = result["work"].to_numpy()
+    return found
 
 
 def _holds(conditions: Sequence[Scalar], columns: Sequence[str]) -> str:

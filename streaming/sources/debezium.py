@@ -24,7 +24,6 @@ from streaming.sources.records import (
     Decoded,
     bad_record,
     by_topic,
-    fault,
     in_order,
     strangers,
     unknown,
@@ -266,7 +265,7 @@ def _notifications(topic: str, texts: pa.Table, bad: list[BadRecord]) -> Iterabl
     for partition, offset, text in zip(*(c.to_pylist() for c in texts.columns), strict=True):
         try:
             event = json.loads(text)
-            event = event["payload"] if "payload" in event else event
+            event = event.get("payload", event)
             yield {"type": event["type"], **(event.get("additional_data") or {})}
         except (ValueError, KeyError, TypeError):
             what = "is not a Debezium notification"

@@ -77,7 +77,8 @@ class Held:
 
     def snapshot(self, stage: Stage | None) -> tuple[Held, list[dict[str, Any]]]:
         """Itself with every large chunk staged, and what a JSON snapshot says of it."""
-        chunks, notes = [], []
+        chunks: list[Chunk] = []
+        notes: list[dict[str, Any]] = []
         for chunk in self.chunks:
             if chunk.path is None and (stage is None or chunk.rows.nbytes <= INLINE):
                 notes.append({"ipc": _to_ipc(chunk.rows)})
@@ -108,7 +109,7 @@ def _ranges(index: np.ndarray | None) -> list[list[int]]:
     edges = np.flatnonzero(np.diff(index) != 1) + 1
     starts = index[np.concatenate(([0], edges))]
     stops = index[np.concatenate((edges - 1, [len(index) - 1]))] + 1
-    return np.stack([starts, stops], axis=1).tolist()
+    return [[int(a), int(b)] for a, b in zip(starts, stops, strict=True)]
 
 
 def _to_ipc(table: pa.Table) -> str:

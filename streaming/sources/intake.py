@@ -20,19 +20,19 @@ import pyarrow.compute as pc
 from streaming.integrator.machine import (
     MAX_UNIT,
     TIMEOUT_MS,
-    Closed,
     Completed,
     IntegratorMachine,
     Numbered,
-    Part,
     numbers_of,
 )
 from streaming.integrator.numbering import Touched
 from streaming.integrator.relevance import Changes, View, runs, view_needs, work_of
+from streaming.integrator.waiting import Closed, Part
 from streaming.messages import Control, RelRun
-from streaming.sources.debezium import BadRecord, Decoded, Decoder
+from streaming.sources.debezium import Decoder
 from streaming.sources.deltas import Batch, numbered_changes
 from streaming.sources.held import Load, Stage
+from streaming.sources.records import BadRecord, Decoded
 from streaming.sources.schema import GLOBAL_TABLE, CapturedRelation, CapturedSource
 from streaming.sources.snapshots import Snapshots, SnapshotWork
 from streaming.sources.tags import closed_snapshots, touched_keys, transaction_parts
@@ -133,13 +133,11 @@ class Intake:
         Raises:
             FrescoError: SOURCE_SNAPSHOT_REPEATED; after any error the state is as before.
         """
-        stages = (self._assembler, self._snapshots, self._machine)
-        before = [stage.state for stage in stages]
+        before = (self._assembler.state, self._snapshots.state, self._machine.state)
         try:
             return self._step(batch, now_ms)
         except BaseException:
-            for stage, state in zip(stages, before, strict=True):
-                stage.state = state  # type: ignore[assignment]
+            self._assembler.state, self._snapshots.state, self._machine.state = before
             raise
 
     def _step(self, batch: pa.Table, now_ms: int) -> IntakeResult:

@@ -76,7 +76,8 @@ def _first(rows: pa.Table, tied: np.ndarray, index: np.ndarray) -> np.ndarray:
               PARTITION BY {identity}, occurrence ORDER BY pass, "partition", "offset") = 1
             """
         ).to_arrow_table()
-    return kept["index"].to_numpy()
+    index_: np.ndarray = kept["index"].to_numpy()
+    return index_
 
 
 def last_pass_complete(

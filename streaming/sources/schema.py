@@ -220,8 +220,8 @@ def _connect_type(field: Mapping[str, Any]) -> str:
         precision = parameters.get("connect.decimal.precision", "38")
         return f"numeric({precision},{parameters.get('scale', '0')})"
     if name is not None:
-        return _CONNECT_NAMES.get(name, name)
-    return _CONNECT_TYPES.get(field["type"], field["type"])
+        return _CONNECT_NAMES.get(name, str(name))
+    return _CONNECT_TYPES.get(field["type"], str(field["type"]))
 
 
 def schema_from_connect(

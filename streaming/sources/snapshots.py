@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.errors import FrescoError
-from streaming.sources.debezium import BadRecord, Decoded
 from streaming.sources.held import Held, Load, Stage
+from streaming.sources.records import BadRecord, Decoded
 from streaming.sources.rowquery import row_schema
 from streaming.sources.schema import CapturedRelation, CapturedSource
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.errors import FrescoError
-from streaming.integrator.machine import Part
 from streaming.integrator.numbering import Touched
+from streaming.integrator.waiting import Part
 from streaming.sources.schema import GLOBAL_TABLE, CapturedRelation
 from streaming.sources.snapshots import SnapshotWork
 from streaming.sources.transactions import Work

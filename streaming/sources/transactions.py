@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.sources.debezium import BadRecord, Decoded
 from streaming.sources.held import Held, Load, Stage
 from streaming.sources.log import SourceState, each_event, log_schema, read_log
+from streaming.sources.records import BadRecord, Decoded
 from streaming.sources.repeats import first_occurrences, is_older, last_pass_complete
 from streaming.sources.rowquery import row_schema
 from streaming.sources.schema import CapturedRelation, CapturedSource

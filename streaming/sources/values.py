@@ -1,10 +1,11 @@
 """One column's JSON values as typed values: SQL for DuckDB first, then a finish in Arrow.
 
-DuckDB reads every field of an event as text in one pass over the JSON; here that text is cast by the
-column's database type. A cast gives NULL where the text does not fit, so a value is wrong exactly when
-the text is there and the value is not. What DuckDB's types would change is finished in Arrow from the
-integers that carry it: days and microseconds (DuckDB has infinities of its own), and decimals that come
-as base64 of an unscaled integer, whose 16 bytes are Arrow's own form of a decimal once reversed.
+DuckDB reads every field of an event as text in one pass over the JSON; here that text is cast by
+the column's database type. A cast gives NULL where the text does not fit, so a value is wrong
+exactly when the text is there and the value is not. What DuckDB's types would change is finished
+in Arrow from the integers that carry it: days and microseconds (DuckDB has infinities of its own),
+and decimals that come as base64 of an unscaled integer, whose 16 bytes are Arrow's own form of a
+decimal once reversed.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class Cast:
     """How one column is read.
 
     Attributes:
-        columns: SQL of the values to select, each a function of the text's name; more than one where
-            a decimal may come in several forms.
+        columns: SQL of the values to select, each a function of the text's name; more than one
+            where a decimal may come in several forms.
         finish: those columns as one Arrow array of the column's Spark type; where the array is null
             and the text is not, the value does not fit.
     """
@@ -71,7 +72,8 @@ def _unscaled(text: str) -> str:
     """16 bytes, big-endian, of a base64 two's complement integer; NULL when it has more."""
     octets = _base64(text)
     sign = f"CASE WHEN hex({octets})[1] >= '8' THEN 'F' ELSE '0' END"
-    return f"CASE WHEN octet_length({octets}) BETWEEN 1 AND 16 THEN unhex(lpad(hex({octets}), 32, {sign})) END"
+    padded = f"unhex(lpad(hex({octets}), 32, {sign}))"
+    return f"CASE WHEN octet_length({octets}) BETWEEN 1 AND 16 THEN {padded} END"
 
 
 def _digits(text: str, precision: int, scale: int) -> str:
@@ -84,7 +86,9 @@ def _digits(text: str, precision: int, scale: int) -> str:
 
 
 def _from_octets(octets: pa.Array, scale: int) -> pa.Array:
-    """Decimal(38, scale) from 16-byte big-endian integers; |value| < 10^38 is checked by the caller."""
+    """Decimal(38, scale) from 16-byte big-endian integers; |value| < 10^38 is checked by the
+    caller.
+    """
     valid = pc.is_valid(octets)
     filled = pc.fill_null(octets, b"\0" * 16).cast(pa.binary(16))
     start = filled.offset * 16

@@ -198,6 +198,23 @@ class ReplicaManager:
         files = [[keep(folder / name) for name in leaf] for leaf in names]
         return {**self.snapshot(), "leaves": len(leaves(self.spec.tree)), "files": files}
 
+    def move(self, evaluator: Evaluator, folder: Path) -> None:
+        """Go on with another, empty evaluator, where `evaluator.choose` asks for it.
+
+        Args:
+            folder: an empty folder that both evaluators see.
+
+        Raises:
+            ProtocolError: messages are handled but not advanced.
+        """
+        if self._proposed is not None:
+            raise ProtocolError("view_manager", None, "move while messages are not advanced")
+        number = self.evaluator.number
+        if number is not None:
+            names = self.evaluator.export(folder)
+            evaluator.load([[folder / name for name in leaf] for leaf in names], number)
+        self.evaluator = evaluator
+
     def restore(
         self, checkpoint: Files | None, tail: Iterable[Updates], open_: Callable[[str], Path]
     ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,7 @@ def _is_the_direct_sequence(results: list[IntakeResult], logs: dict[str, list[li
             expected_first = result.last + 1
             covered = [(run.first, run.last) for run in result.runs["main"]]
             assert covered[0][0] == result.first and covered[-1][1] == result.last
-            assert all(a[1] + 1 == b[0] for a, b in zip(covered, covered[1:], strict=False))
+            assert all(a[1] + 1 == b[0] for a, b in pairwise(covered))
         for row in result.transactions.to_pylist():
             given_[row["source"]].append(row["number"])
     found = _results(results)

@@ -1,4 +1,4 @@
-"""The replica view manager keeps the contract of painting-mvc 3.3 and the step protocol of DESIGN 9."""
+"""The replica view manager: painting-mvc 3.3's contract and DESIGN 9's step protocol."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from streaming.algebra.duck import DuckEvaluator
-from streaming.algebra.evaluator import ViewError
+from streaming.algebra.evaluator import Limits, ViewError, choose
 from streaming.algebra.tree import Aggregate, Aggregation, Column, Scan
 from streaming.algebra.types import delta_schema
 from streaming.errors import ProtocolError
@@ -212,6 +212,19 @@ def test_without_a_checkpoint_the_state_is_rebuilt_from_all_messages() -> None:
     other.restore(None, [updates(0, 0, rows=entries((0, 1, 7, "5.00")))], Path)
     message = updates(1, 1, rows=entries((1, -1, 7, "5.00")))
     assert signed(other.handle(message)) == signed(one.handle(message))
+
+
+def test_the_state_moves_to_another_evaluator_between_messages(tmp_path: Path) -> None:
+    one, other = started(), started()
+    one.move(DuckEvaluator(TOTAL, threads=1), tmp_path)
+    message = updates(1, 1, rows=entries((1, -1, 7, "5.00")))
+    assert signed(one.handle(message)) == signed(other.handle(message))
+
+
+def test_the_evaluator_is_chosen_by_rows_of_state_and_batch() -> None:
+    limits = Limits(duckdb_rows=100)
+    assert choose(limits, state_rows=90, batch_rows=10) == "duckdb"
+    assert choose(limits, state_rows=90, batch_rows=11) == "spark"
 
 
 def test_a_checkpoint_of_another_view_is_refused(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_changed_file_is_refused(tmp_path: Path) -> None:
     content = bytearray(file.read_bytes())
     content[1000] ^= 1
     file.write_bytes(content)
-    with pytest.raises(FrescoError, match="ROWS_DAMAGED.*checksum"):
+    with pytest.raises(FrescoError, match=r"ROWS_DAMAGED.*checksum"):
         locate(rows, tmp_path)
 
 

@@ -217,21 +217,21 @@ def _groups(aggregate: Aggregate, j: int, rows: str, dialect: Dialect, start: in
     names, totals = key_names(aggregate), [name for name, _ in total_columns(aggregate, dialect)]
     keys = ", ".join(names)
     group_id = "CAST(row_number() OVER () AS INTEGER) AS id, " if dialect == "duckdb" else ""
-    distinct = f"(SELECT DISTINCT {keys} FROM {rows} y)"
+    distinct = f"SELECT DISTINCT {keys} FROM {rows} y"
     if start is not None:
         zeros = ", ".join(f"0 AS {name}" for name in totals)
-        return f"SELECT {group_id}{keys}, {zeros} FROM {distinct} d"
+        return f"SELECT {group_id}{keys}, {zeros} FROM ({distinct}) d"
     same = " AND ".join(f"d.{n} {SAME} t.{n}" for n in names)
     sums = ", ".join(f"SUM(t.{name}) AS {name}" for name in totals)
+    qualified = ", ".join(f"t.{n}" for n in names)
     if dialect == "duckdb":
-        hashes = f"SELECT hash({keys}) FROM {distinct} h"
-        before = f"SELECT {keys}, {sums} FROM t{j} t WHERE t._hash IN ({hashes}) GROUP BY {keys}"
+        found = f"t{j} t WHERE t._hash IN (SELECT hash({keys}) FROM d)"
     else:
-        qualified = ", ".join(f"t.{n}" for n in names)
-        semi = f"t{j} t LEFT SEMI JOIN {distinct} d ON {same}"
-        before = f"SELECT {qualified}, {sums} FROM {semi} GROUP BY {qualified}"
+        found = f"t{j} t LEFT SEMI JOIN d ON {same}"
+    before = f"SELECT {qualified}, {sums} FROM {found} GROUP BY {qualified}"
     cells = ", ".join([f"d.{n}" for n in names] + [f"COALESCE(t.{n}, 0) AS {n}" for n in totals])
-    return f"SELECT {group_id}{cells} FROM {distinct} d LEFT JOIN ({before}) t ON {same}"
+    joined = f"d LEFT JOIN ({before}) t ON {same}"
+    return f"WITH d AS ({distinct}) SELECT {group_id}{cells} FROM {joined}"
 
 
 def _added(aggregate: Aggregate, j: int, rows: str, dialect: Dialect) -> str:

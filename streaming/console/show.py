@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -61,17 +62,17 @@ def status_table(status: PipelineStatus) -> Table:
     return table
 
 
-def rows_table(rows: pa.Table, limit: int) -> Table:
+def rows_table(rows: pa.Table, limit: int) -> Group:
     """A query's answer, at most `limit` rows of it."""
-    caption = f"{rows.num_rows} rows" + (f", {limit} shown" if rows.num_rows > limit else "")
-    table = Table(caption=caption, caption_justify="left")
+    count = "1 row" if rows.num_rows == 1 else f"{rows.num_rows} rows"
+    table = Table()
     for name in rows.column_names:
         table.add_column(name)
     shown = rows.slice(0, limit)
     # Column by column: two columns of an answer may have one name.
     for row in zip(*(column.to_pylist() for column in shown.columns), strict=True):
         table.add_row(*(Text("NULL" if value is None else str(value)) for value in row))
-    return table
+    return Group(table, count + (f", {limit} shown" if rows.num_rows > limit else ""))
 
 
 def findings_table(findings: Sequence[Finding]) -> Table:

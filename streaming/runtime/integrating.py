@@ -27,8 +27,13 @@ from streaming.runtime.step import Manifest, StepResult
 from streaming.sources.held import Load, Stage
 from streaming.sources.intake import Intake, IntakeResult
 from streaming.warehouse.updates import UpdatesWriter
+from streaming.warehouse.upkeep import Upkeep
 
 log = logging.getLogger("fresco")
+
+UPKEEP_SECONDS = 0.2
+"""Time for upkeep of `_updates` after a step, at most once in `UPKEEP_EVERY` seconds."""
+UPKEEP_EVERY = 10.0
 
 
 class IntegratorStage:
@@ -54,6 +59,8 @@ class IntegratorStage:
         self._relations_of, self._warehouse = relations_of, warehouse
         self._staging = Staging(warehouse, self.name)
         self._held = Staging(warehouse, "held")
+        self._upkeep = Upkeep(None, [updates.table])
+        self._tidied = time.monotonic()
         self._unpacked: dict[int, dict[str, pa.Table]] = {}
         self.restore(None)
 
@@ -110,7 +117,10 @@ class IntegratorStage:
         self._metrics.numbered.set(writes["last"])
 
     def applied(self, manifest: Manifest) -> None:
-        """Remove held rows that no snapshot refers to."""
+        """Remove held rows that no snapshot refers to, and fold `_updates` now and then."""
+        if time.monotonic() - self._tidied >= UPKEEP_EVERY:
+            self._upkeep.run(UPKEEP_SECONDS)
+            self._tidied = time.monotonic()
         self._held.collect(1 << 62, keep=self._held_paths)
 
     def collect(self, passed: int) -> None:

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from prometheus_client import Histogram
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -44,12 +45,14 @@ def start_query(
     stepper: Stepper,
     topics: Sequence[str],
     failed: Callable[[str, BaseException], None],
+    seconds: Histogram,
     *,
     headers: bool,
 ) -> StageQuery:
     """Start a stage's query after what its manifests have consumed.
 
     Args:
+        seconds: observes each batch, reading included.
         failed: told the stage's name and the error when a step raises.
         headers: whether the topics are the pipeline's own (messages with headers).
     """
@@ -68,7 +71,8 @@ def start_query(
 
     def step(batch: DataFrame, _: int) -> None:
         try:
-            stepper.batch(batch.toArrow())
+            with seconds.time():
+                stepper.batch(batch.toArrow())
         except BaseException as error:
             failed(name, error)
             raise

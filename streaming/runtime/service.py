@@ -153,6 +153,7 @@ class Service:
             stepper,
             topics,
             self._note_failure,
+            self.metrics.batch_seconds.labels(stage.name),
             headers=headers,
         )
 

@@ -24,6 +24,7 @@ from streaming.sources.records import (
     Decoded,
     bad_record,
     by_topic,
+    fault,
     in_order,
     strangers,
     unknown,
@@ -153,7 +154,7 @@ class Decoder:
         wrapped = _is_wrapped(texts)
         found: list[pa.Table] = []
         for form in (wrapped, not wrapped):
-            if not texts.num_rows:
+            if found and not texts.num_rows:
                 break
             sql = row_query(captured, dialect, form)
             table, texts = self._query(captured.topic, texts, sql, bad)
@@ -172,8 +173,8 @@ class Decoder:
             columns = ("partition", "offset", "transaction")
             chosen = [raw[name].filter(wrong).to_pylist() for name in columns]
             codes = faults.filter(wrong).to_pylist()
-            for partition, offset, transaction, fault in zip(*chosen, codes, strict=True):
-                bad.append(fault(captured, partition, offset, transaction, fault))
+            for partition, offset, transaction, code in zip(*chosen, codes, strict=True):
+                bad.append(fault(captured, partition, offset, transaction, code))
             table = table.filter(pc.invert(wrong))
         return table.select([n for n in table.column_names if n not in ROW_FIELDS]), pc.sum(
             messages

@@ -210,7 +210,7 @@ class Assembler:
         expected: np.ndarray,
     ) -> np.ndarray:
         """ENDs among whose rows something repeats: too many, an order used twice, BEGIN twice."""
-        suspects = log["begins"].to_numpy() > 1
+        suspects: np.ndarray = log["begins"].to_numpy() > 1
         suspects |= (_arrived(list(held), entry, log.num_rows) > expected).any(axis=1)
         parts = []
         for name, h in held.items():
@@ -219,12 +219,8 @@ class Assembler:
             parts.append((entry[name][tied] << 32) | orders[tied])
         keys = np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
         twice = keys[1:][keys[1:] == keys[:-1]]
-        if self._has_orders(log):
-            suspects[np.unique(twice >> 32)] = True
+        suspects[np.unique(twice >> 32)] = True
         return suspects
-
-    def _has_orders(self, log: pa.Table) -> bool:
-        return log["committed_ms"].null_count < log.num_rows
 
     # Taking ---------------------------------------------------------------------------------------
 

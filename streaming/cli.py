@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import Progress
+from rich.text import Text
 
 from streaming.errors import FrescoError
 
@@ -45,11 +46,12 @@ def _reported(as_json: bool = False) -> Any:
         if as_json:
             print(json.dumps({"error": error.as_dict()}))
         else:
-            err.print(f"[bold red]{error.code}[/] {error.what}", highlight=False)
+            # As text: what stands in brackets is not rich's markup, and a path is not broken.
+            err.print(Text.assemble((error.code, "bold red"), f" {error.what}"), soft_wrap=True)
             if error.where:
-                err.print(f"  where: {error.where}", highlight=False)
+                err.print(Text(f"  where: {error.where}"), soft_wrap=True)
             if error.todo:
-                err.print(f"  do:    {error.todo}", highlight=False)
+                err.print(Text(f"  do:    {error.todo}"), soft_wrap=True)
         raise typer.Exit(1) from error
 
 

@@ -160,6 +160,20 @@ class Config(Section):
         return self.sources[source].notifications or f"{self.prefix(source)}.notifications"
 
 
+class _OneValueAKey(yaml.SafeLoader):
+    """YAML without two values for one key, of which one would be lost without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in names:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key '{key.value}' stands twice", key.start_mark
+                )
+            names.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
 def load_config(path: str | Path) -> Config:
     """Read and check a configuration file; relative paths in it are relative to its folder.
 
@@ -175,7 +189,7 @@ def load_config(path: str | Path) -> Config:
             todo="pass --config with the path of a pipeline's YAML file",
         )
     try:
-        raw = yaml.safe_load(file.read_text(encoding="utf-8"))
+        raw = yaml.load(file.read_text(encoding="utf-8"), _OneValueAKey)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise _not_yaml(error, file) from None
     return parse_config(raw, folder=file.resolve().parent, where=str(file))

@@ -11,6 +11,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from streaming.algebra.cumulate import cumulate
 from streaming.algebra.delta import leaf_relation
 from streaming.algebra.duckstate import DuckState, quoted
 from streaming.algebra.evaluator import Batch, Rows, ViewError, arithmetic, missing
@@ -25,7 +26,8 @@ from streaming.algebra.leafdelta import (
     truncate_sql,
 )
 from streaming.algebra.program import Program
-from streaming.algebra.tree import MULTIPLICITY, NUMBER, Tree
+from streaming.algebra.totals import Step
+from streaming.algebra.tree import MULTIPLICITY, NUMBER, Aggregate, Tree
 from streaming.algebra.types import delta_schema
 
 RETRACTIONS = f"{MULTIPLICITY} < 0"
@@ -95,11 +97,31 @@ class DuckEvaluator:
         self._pending = (program, changed, batch.last)
         schema = delta_schema(self.tree.schema)
         sql = None if plan is None else program.result(plan)
-        for step in program.steps:
-            self._state.temporary(step.name, step.sql)
+        self._run(program.steps)
         if sql is None:
             return schema.empty_table()
         return self._state.db.execute(sql).to_arrow_table().cast(schema)
+
+    def _run(self, steps: list[Step]) -> None:
+        done = ""
+        for step in steps:
+            if step.name == done:
+                continue
+            if step.sort is not None and self._cumulate(step.sort, step.entries, step.name):
+                done = f"w{step.name[1:]}"
+                continue
+            self._state.temporary(step.name, step.sql)
+
+    def _cumulate(self, aggregate: Aggregate, entries: str, name: str) -> bool:
+        """Make the table w by sorting, where 64 bits suffice; whether it was made."""
+        rows = self._state.db.execute(entries).to_arrow_table()
+        table = cumulate(aggregate, rows)
+        if table is None:
+            return False
+        self._state.db.register("cumulated", table)
+        self._state.temporary(f"w{name[1:]}", "SELECT * FROM cumulated")
+        self._state.db.unregister("cumulated")
+        return True
 
     def _leaf_delta(self, i: int, batch: Batch) -> bool:
         """Makes di, with truncates expanded and retractions checked; whether it has rows."""

@@ -92,7 +92,7 @@ class DuckState:
             for i in changed:
                 self._append_leaf(i, f"d{i}")
             for j in self.totals:
-                if f"g{j}" in made:
+                if f"w{j}" in made:
                     self._append_totals(j, program.totals_added(j))
         except duckdb.Error:
             self.db.execute("ROLLBACK")

@@ -94,6 +94,8 @@ def duck_unscaled(value: str, type_: str) -> str:
         return f"CAST({value} AS HUGEINT)"
     precision, scale = parts
     if precision + scale <= 38:
+        if precision <= 18:
+            value = f"CAST({value} AS DECIMAL(19,{scale}))"
         return f"CAST({value} * CAST(1{'0' * scale} AS DECIMAL({scale + 1},0)) AS HUGEINT)"
     return f"CAST(replace(CAST({value} AS VARCHAR), '.', '') AS HUGEINT)"
 

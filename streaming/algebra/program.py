@@ -275,12 +275,12 @@ class Program:
         aggregate = self.aggregates[j]
         names = key_names(aggregate)
         totals = [name for name, _ in total_columns(aggregate, self.dialect)]
-        sums = ", ".join(f"SUM(g.{name}) AS {name}" for name in totals)
+        sums = ", ".join(f"SUM(w.{name}) AS {name}" for name in totals)
         if self.dialect == "duckdb":
             keys = ", ".join(f"k.{n}" for n in names)
-            return f"SELECT {keys}, {sums} FROM g{j} g JOIN k{j} k ON g.id = k.id GROUP BY {keys}"
-        keys = ", ".join(f"g.{n}" for n in names)
-        return f"SELECT {keys}, {sums} FROM g{j} g GROUP BY {keys}"
+            return f"SELECT {keys}, {sums} FROM w{j} w JOIN k{j} k ON w.id = k.id GROUP BY {keys}"
+        keys = ", ".join(f"w.{n}" for n in names)
+        return f"SELECT {keys}, {sums} FROM w{j} w GROUP BY {keys}"
 
 
 def plan_width(plan: Plan) -> int:

@@ -57,8 +57,17 @@ def _infix(operator: str) -> Rendering:
     return lambda call, args: "(" + f" {operator} ".join(args) + ")"
 
 
-def _duck_infix(operator: str) -> Rendering:
-    return lambda call, args: f"CAST({args[0]} {operator} {args[1]} AS {duck_type(call.type)})"
+def _duck_arithmetic(operator: str) -> Rendering:
+    """DuckDB keeps a result of two decimals within 18 digits when both operands are."""
+
+    def render(call: Call, args: Sequence[str]) -> str:
+        left, right = args
+        parts, own = decimal_parts(call.type), decimal_parts(call.args[0].type)
+        if parts and own and parts[0] > 18 >= own[0]:
+            left = f"CAST({left} AS DECIMAL(19,{own[1]}))"
+        return f"CAST({left} {operator} {right} AS {duck_type(call.type)})"
+
+    return render
 
 
 def _duck_divide(call: Call, args: Sequence[str]) -> str:
@@ -120,9 +129,7 @@ DUCK: dict[str, Rendering] = {
     "or": _infix("OR"),
     "not": lambda call, args: f"(NOT {args[0]})",
     "isnull": lambda call, args: f"({args[0]} IS NULL)",
-    "+": _duck_infix("+"),
-    "-": _duck_infix("-"),
-    "*": _duck_infix("*"),
+    **{name: _duck_arithmetic(name) for name in ("+", "-", "*")},
     "/": _duck_divide,
     "%": _duck_remainder,
     "neg": lambda call, args: f"CAST(-({args[0]}) AS {duck_type(call.type)})",

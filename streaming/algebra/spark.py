@@ -220,7 +220,7 @@ class SparkEvaluator:
             rows = self._spark.table(f"d{i}").drop(NUMBER)
             new[f"s{i}"] = self._write(rows)
         for j in self._totals:
-            if f"g{j}" in made:
+            if f"w{j}" in made:
                 new[f"t{j}"] = self._write(self._spark.sql(program.totals_added(j)))
         for table, part in new.items():
             self._parts[table].append(part)

@@ -10,8 +10,9 @@ appends. The steps for one batch, with j the aggregate's index:
     wj  gj with the additions so far within the batch
     aj  for each changed output row the old one at -1 and the new one at +1
 
-Totals are exact: HUGEINT or DECIMAL(38,s) in DuckDB, decimal(38,s) in Spark; the view's own type is
-checked when the output row is made.
+Totals are exact: HUGEINT or DECIMAL(38,s) in DuckDB; in Spark, where even a sum of two decimals
+loses scale near 38 digits, DECIMAL(38,0) of the unscaled units; the view's own type is checked when
+the output row is made.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from streaming.algebra.exact import duck_average
+from streaming.algebra.exact import duck_average, spark_average
 from streaming.algebra.renderings import Dialect
+from streaming.algebra.sql import cast_sql
 from streaming.algebra.tree import Aggregate, Aggregation
-from streaming.algebra.types import FLOATS, decimal_parts, duck_type
+from streaming.algebra.types import FLOATS, MAX_PRECISION, decimal, decimal_parts
 
 SAME = "IS NOT DISTINCT FROM"
 
@@ -33,6 +35,9 @@ class Step:
 
     name: str
     sql: str
+    sort: Aggregate | None = None
+    """DuckDB: this step and the next may be done by `cumulate` from the rows of `entries`."""
+    entries: str = ""
 
 
 def key_names(aggregate: Aggregate) -> list[str]:
@@ -71,13 +76,13 @@ def total_columns(aggregate: Aggregate, dialect: Dialect) -> list[tuple[str, str
 
 
 def total_type(type_: str, dialect: Dialect) -> str:
-    """The exact type in which a column is summed."""
-    parts = decimal_parts(type_)
-    if parts:
-        return f"DECIMAL(38,{parts[1]})"
+    """The engine's exact type in which a column is summed."""
     if type_ in FLOATS:
         return "DOUBLE"
-    return "HUGEINT" if dialect == "duckdb" else "DECIMAL(38,0)"
+    if dialect == "spark":
+        return "DECIMAL(38,0)"
+    parts = decimal_parts(type_)
+    return f"DECIMAL(38,{parts[1]})" if parts else "HUGEINT"
 
 
 def additions(aggregate: Aggregate, dialect: Dialect, alias: str) -> list[str]:
@@ -114,15 +119,13 @@ def _term(c: str, m: str, type_: str, dialect: Dialect) -> str:
         if parts:
             return f"{c} * {m}"
         return f"CAST({c} AS {'HUGEINT' if type_ == 'bigint' else 'BIGINT'}) * {m}"
-    if parts is None:
-        return f"CAST({c} AS DECIMAL(19,0)) * CAST({m} AS DECIMAL(18,0))"
-    precision, scale = parts
-    if precision <= 27:
-        return f"{c} * CAST({m} AS DECIMAL({37 - precision},0))"
-    wide = f"DECIMAL(38,{scale})"
-    copies = f"array_repeat(CAST({c} AS {wide}), CAST(abs({m}) AS INT))"
-    total = f"aggregate({copies}, CAST(0 AS {wide}), (a, x) -> CAST(a + x AS {wide}))"
-    return f"(CASE WHEN {m} < 0 THEN -{total} ELSE {total} END)"
+    units = c
+    if parts and parts[1]:
+        precision, scale = parts
+        units = f"{c} * CAST('1{'0' * scale}' AS DECIMAL({scale + 1},0))"
+        if precision + scale + 2 > MAX_PRECISION:
+            units = f"replace(CAST({c} AS STRING), '.', '')"
+    return f"CAST({units} AS DECIMAL(38,0)) * CAST({m} AS DECIMAL(10,0))"
 
 
 def output(a: Aggregation, aggregate: Aggregate, dialect: Dialect, of: Callable[[str], str]) -> str:
@@ -131,25 +134,30 @@ def output(a: Aggregation, aggregate: Aggregate, dialect: Dialect, of: Callable[
     Args:
         of: the expression of a total by its name (`n`, `n3`, `s3`).
     """
-    if a.function == "count_all":
+    if a.function == "count_all" or a.argument is None:
         return of("n")
-    n = of(f"n{a.argument}")
+    n, s = of(f"n{a.argument}"), of(f"s{a.argument}")
     if a.function == "count":
         return n
-    s = of(f"s{a.argument}")
-    assert a.argument is not None
-    type_ = duck_type(a.type) if dialect == "duckdb" else a.type
+    type_ = aggregate.child.schema[a.argument].type
     if a.function == "sum":
-        return f"CASE WHEN {n} = 0 THEN NULL ELSE CAST({s} AS {type_}) END"
+        value = _scaled(s, type_, a.type) if dialect == "spark" else cast_sql(s, a.type, dialect)
+        return f"CASE WHEN {n} = 0 THEN NULL ELSE {value} END"
     if dialect == "duckdb":
-        type_ = aggregate.child.schema[a.argument].type
         return duck_average(s, n, total_type(type_, dialect).lower(), a.type)
-    mean = (
-        f"CAST({s} AS DOUBLE) / {n}"
-        if a.type == "double"
-        else (f"CAST({s} / CAST({n} AS DECIMAL(20,0)) AS {a.type})")
-    )
-    return f"CASE WHEN {n} = 0 THEN NULL ELSE {mean} END"
+    parts = decimal_parts(type_)
+    wide = decimal(MAX_PRECISION, parts[1]) if parts else type_
+    return spark_average(_scaled(s, type_, wide) if parts else s, n, wide, a.type)
+
+
+def _scaled(units: str, type_: str, result: str) -> str:
+    """Spark: a column's total of unscaled units in its true scale; raises where it does not fit.
+
+    Through text, as every decimal operation would cut the scale of a total of 38 digits.
+    """
+    parts = decimal_parts(type_)
+    text = f"concat(CAST({units} AS STRING), 'E-{parts[1]}')" if parts and parts[1] else units
+    return f"CAST({text} AS {result})"
 
 
 def changed(aggregate: Aggregate, dialect: Dialect, appears: str) -> str:
@@ -191,7 +199,7 @@ def running(
     rows = _rows(aggregate, child, start)
     return [
         Step(f"k{j}", _groups(aggregate, j, rows, dialect, start)),
-        Step(f"g{j}", _added(aggregate, j, rows, dialect)),
+        Step(f"g{j}", _added(aggregate, j, rows, dialect), aggregate, _entries(aggregate, j, rows)),
         Step(f"w{j}", _cumulated(j, names, totals, dialect)),
         Step(f"a{j}", _rows_out(aggregate, j, dialect, start)),
     ]
@@ -232,6 +240,15 @@ def _groups(aggregate: Aggregate, j: int, rows: str, dialect: Dialect, start: in
     cells = ", ".join([f"d.{n}" for n in names] + [f"COALESCE(t.{n}, 0) AS {n}" for n in totals])
     joined = f"d LEFT JOIN ({before}) t ON {same}"
     return f"WITH d AS ({distinct}) SELECT {group_id}{cells} FROM {joined}"
+
+
+def _entries(aggregate: Aggregate, j: int, rows: str) -> str:
+    """DuckDB: the child's rows with their group's id."""
+    names = key_names(aggregate)
+    same = " AND ".join(f"y.{n} {SAME} k.{n}" for n in names)
+    columns = "".join(f", y.c{position}" for position, _ in arguments(aggregate))
+    cells = f"y._number, k.id, y._multiplicity{columns}"
+    return f"SELECT {cells} FROM {rows} y JOIN k{j} k ON {same}"
 
 
 def _added(aggregate: Aggregate, j: int, rows: str, dialect: Dialect) -> str:

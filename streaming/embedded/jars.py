@@ -38,11 +38,12 @@ from streaming.errors import FrescoError
 Progress = Callable[[str], None]
 
 _RESOLVE_SECONDS = 900
-_SETTINGS = """<ivysettings>
+IVY_SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
   <resolvers><ibiblio name="central" m2compatible="true"/></resolvers>
 </ivysettings>
 """
+"""Maven's central repository only; also for spark-submit's `spark.jars.ivySettings`."""
 
 
 def cache_folder() -> Path:
@@ -118,7 +119,7 @@ def _resolve_one(wanted: ArtifactSet, progress: Progress) -> Path:
 
 def _run_ivy(wanted: ArtifactSet, work: Path) -> None:
     """Resolve into `work`/out. The cache of Ivy lives and dies with `work`: it is not shared."""
-    (work / "settings.xml").write_text(_SETTINGS)
+    (work / "settings.xml").write_text(IVY_SETTINGS)
     (work / "ivy.xml").write_text(_ivy_module(wanted))
     target = work / "out" / wanted.subfolder
     target.mkdir(parents=True)

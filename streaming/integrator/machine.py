@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from streaming.errors import ProtocolError
-from streaming.integrator.numbering import Item, Keys, Run, Touched, Unit, order
+from streaming.integrator.knots import Item, Keys, Run, Touched, Unit
+from streaming.integrator.numbering import order
 from streaming.integrator.straddling import merged_into_zero
 from streaming.integrator.waiting import (
     Closed,

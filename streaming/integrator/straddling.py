@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from streaming.integrator.numbering import Keys, Member, conflicts
+from streaming.integrator.knots import Keys, Member, conflicts
 
 Known = Mapping[str, tuple[bool, int, tuple[Member, ...]]]
 """id -> (complete, parts seen in snapshots, parts in the logs)."""

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streaming.integrator.numbering import Member, Window
+from streaming.integrator.knots import Member
+from streaming.integrator.numbering import Window
 
 
 @dataclass(frozen=True)

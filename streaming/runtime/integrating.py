@@ -8,9 +8,11 @@ could not read back.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,9 @@ from streaming.messages import Control, Rel, Rows, Updates
 from streaming.metrics import Metrics
 from streaming.rows import pack, unpack
 from streaming.runtime.kafka import Topics
+from streaming.runtime.manifests import Manifest, ManifestExists, put_if_absent
 from streaming.runtime.staging import Staging
-from streaming.runtime.step import Manifest, StepResult
+from streaming.runtime.step import StepResult
 from streaming.sources.held import Load, Stage
 from streaming.sources.intake import Intake, IntakeResult
 from streaming.warehouse.updates import UpdatesWriter
@@ -59,6 +62,8 @@ class IntegratorStage:
         self._relations_of, self._warehouse = relations_of, warehouse
         self._staging = Staging(warehouse, self.name)
         self._held = Staging(warehouse, "held")
+        self._bad = warehouse / "_state" / "bad_records"
+        self._bad.mkdir(parents=True, exist_ok=True)
         self._upkeep = Upkeep(None, [updates.table])
         self._tidied = time.monotonic()
         self._unpacked: dict[int, dict[str, pa.Table]] = {}
@@ -67,7 +72,7 @@ class IntegratorStage:
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """A fresh intake with the manifest's state."""
         self._intake = self._make(self._hold, self._load)
-        self._held_paths: frozenset[str] = frozenset()
+        self._held_before = frozenset(_paths(snapshot["intake"])) if snapshot else frozenset()
         self._sequence = 0
         self._unpacked.clear()
         if snapshot:
@@ -85,7 +90,6 @@ class IntegratorStage:
         if result.first <= result.last:
             messages, writes = self._outgoing(result)
         intake = self._intake.snapshot()
-        self._held_paths = frozenset(_paths(intake))
         snapshot = {
             "sequence": self._sequence,
             "intake": intake,
@@ -99,6 +103,8 @@ class IntegratorStage:
 
         It is skipped before its rows are read: their staged files may be gone by then.
         """
+        for bad in manifest.snapshot["bad"]:
+            self._record_bad(bad)
         writes = manifest.writes
         if not writes or writes["sequence"] <= self._updates.recorded():
             return
@@ -121,7 +127,9 @@ class IntegratorStage:
         if time.monotonic() - self._tidied >= UPKEEP_EVERY:
             self._upkeep.run(UPKEEP_SECONDS)
             self._tidied = time.monotonic()
-        self._held.collect(1 << 62, keep=self._held_paths)
+        held = frozenset(_paths(manifest.snapshot["intake"]))
+        self._held.drop(self._held_before - held)
+        self._held_before = held
 
     def collect(self, passed: int) -> None:
         """Remove staged updates that every view manager has handled."""
@@ -203,6 +211,12 @@ class IntegratorStage:
             if part["committed_ms_max"] is not None:
                 lag = max(0.0, time.time() - part["committed_ms_max"] / 1000)
                 self._metrics.source_lag.labels(part["source"]).set(lag)
+
+    def _record_bad(self, bad: Mapping[str, Any]) -> None:
+        """Keep what is wrong with a record under its place; the topic keeps the record itself."""
+        place = f"{bad['topic']}-{bad['partition']}-{bad['offset']}.json"
+        with suppress(ManifestExists):
+            put_if_absent(self._bad / place, json.dumps(bad).encode())
 
     def _hold(self, rows: pa.Table) -> str:
         sink = pa.BufferOutputStream()

@@ -45,10 +45,10 @@ class Topics:
 
 def client_options(config: Config) -> dict[str, Any]:
     """Arguments of every kafka-python client: `security.protocol` as `security_protocol`."""
-    options = {
-        key.replace(".", "_"): value.get_secret_value()
-        for key, value in config.kafka.options.items()
-    }
+    options: dict[str, Any] = {}
+    for key, secret in config.kafka.options.items():
+        value = secret.get_secret_value()
+        options[key.replace(".", "_")] = int(value) if key.endswith(".ms") else value
     return {"bootstrap_servers": config.kafka.bootstrap.split(","), **options}
 
 
@@ -141,6 +141,26 @@ class Broker:
             todo="set kafka.create_source_topics: true (a table without events has no topic yet), "
             f"or run: kafka-topics.sh --create --partitions 1 --topic {missing[0]}",
         )
+
+    def require_unused(self, names: Iterable[str]) -> None:
+        """Check that the pipeline's own topics hold nothing, for a warehouse that begins.
+
+        What another warehouse's stages have sent has the sequences that this one's will have: it
+        would be taken for theirs.
+
+        Raises:
+            FrescoError: KAFKA_TOPICS_USED.
+        """
+        ends = self._consumer.end_offsets(self.partitions(names))
+        used = sorted({partition.topic for partition, end in ends.items() if end > 0})
+        if used:
+            raise FrescoError(
+                "KAFKA_TOPICS_USED",
+                f"the warehouse is new, but topics hold messages: {', '.join(used)}",
+                where=self.config.kafka.bootstrap,
+                todo="delete these topics, or give the pipeline another name, or the warehouse "
+                "that belongs to them",
+            )
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Every partition of the topics."""

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,7 @@ class ViewStage:
         self._kept = warehouse / "_state" / self.name.replace(":", "-") / "checkpoints"
         self._kept.mkdir(parents=True, exist_ok=True)
         self._checkpoint: dict[str, Any] | None = None
+        self._kept_before: frozenset[str] = frozenset()
         self._since_checkpoint = 0
         self._inbox = Inbox()
         self.suspended: dict[str, str] | None = None
@@ -70,6 +71,7 @@ class ViewStage:
         self._inbox = Inbox(snapshot["inbox"] if snapshot else None)
         self._checkpoint = snapshot["checkpoint"] if snapshot else None
         self.suspended = snapshot["suspended"] if snapshot else None
+        self._kept_before = frozenset(_files(self._checkpoint))
         self._since_checkpoint = 0
         self._manager = self._new_manager()
         if snapshot is None:
@@ -111,11 +113,10 @@ class ViewStage:
         for message in manifest.messages:
             if message.kind == "actions":
                 self._metrics.action_lists.labels(self.spec.view).inc()
-        if self._since_checkpoint == 0:
-            kept = set(self._checkpoint["files"]) if self._checkpoint else set()
-            for file in self._kept.iterdir():
-                if str(file.relative_to(self._warehouse)) not in kept:
-                    file.unlink(missing_ok=True)
+        checkpoint = manifest.snapshot["checkpoint"]
+        kept = frozenset(_files(checkpoint))
+        self._staging.drop(self._kept_before - kept)
+        self._kept_before = kept
 
     def collect(self, passed: int) -> None:
         """Remove staged action lists that the merge has applied."""
@@ -194,3 +195,10 @@ class ViewStage:
             relations={name: pack(rows, stage) for name, rows in found.items() if rows.num_rows},
             controls=tuple(reader.controls(first - 1, last)),
         )
+
+
+def _files(checkpoint: Mapping[str, Any] | None) -> Iterator[str]:
+    """The files of a checkpoint, leaf by leaf."""
+    if checkpoint is not None:
+        for names in checkpoint["files"]:
+            yield from names

@@ -20,6 +20,8 @@ from streaming.config import Config
 from streaming.runtime.kafka import Broker, spark_options
 from streaming.runtime.step import Stepper
 
+_MESSAGES_PER_BATCH = 200
+"""Of the pipeline's own topics; a message can be some megabytes."""
 _COLUMNS = ("topic", "partition", "offset", "key", "value")
 
 
@@ -35,6 +37,9 @@ class StageQuery:
     def stop(self) -> None:
         """Stop the query (the batch under way ends first) and drop its checkpoint."""
         self.query.stop()
+        with self.stepper.lock:
+            # Python's part of the last batch may outlive the query that called it.
+            pass
         shutil.rmtree(self.checkpoint, ignore_errors=True)
 
 
@@ -63,7 +68,10 @@ def start_query(
         .options(**spark_options(config))
         .option("subscribe", ",".join(topics))
         .option("startingOffsets", json.dumps(broker.starting_offsets(topics, stepper.offsets)))
-        .option("maxOffsetsPerTrigger", str(config.limits.offsets_per_batch))
+        .option(
+            "maxOffsetsPerTrigger",
+            str(_MESSAGES_PER_BATCH if headers else config.limits.offsets_per_batch),
+        )
         .option("includeHeaders", str(headers).lower())
         .load()
         .select(*columns)

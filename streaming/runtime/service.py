@@ -1,9 +1,9 @@
 """The service: every stage of a pipeline in one driver, watched until it is told to stop.
 
-Start order: fence (the next generation), relations and their checks, views against the catalog, topics,
-then the stages, whose steppers repeat what a crash may have left half applied. A stage that fails for a
-reason of its surroundings is started again from its last manifest; an error with a code, which a person
-must see to, stops the service.
+Start order: relations and their checks, topics, views against the catalog, the fence (the next
+generation), then the stages, whose steppers repeat what a crash may have left half applied. A stage
+that fails for a reason of its surroundings is started again from its last manifest; an error with a
+code, which a person must see to, stops the service.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from streaming.catalog import save_catalog
 from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.metrics import Metrics, MetricsServer
+from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.kafka import Broker, Publisher, Topics
 from streaming.runtime.plan import Pipeline, plan_pipeline
 from streaming.runtime.queries import StageQuery, start_query
@@ -105,7 +107,10 @@ class Service:
             running.query.stop()
         self._running.clear()
         while self._closers:
-            self._closers.pop()()
+            try:
+                self._closers.pop()()
+            except Exception:
+                log.exception("a part did not close cleanly")
 
     # Start ----------------------------------------------------------------------------------------
 
@@ -114,14 +119,19 @@ class Service:
         config.warehouse.mkdir(parents=True, exist_ok=True)
         pipeline = plan_pipeline(config)
         self._serve_metrics()
-        self.fence = Fence(config.warehouse / "_state" / "generations", _owner())
-        log.info("generation %d of pipeline %s", self.fence.generation, config.pipeline)
         self._broker = Broker(config)
         self._closers.append(self._broker.close)
         topics = Topics(config.pipeline)
         self._broker.require_source_topics(pipeline.source_topics)
+        begins = not any((config.warehouse / "_state").glob("*/manifests/[0-9]*.json"))
         for group in pipeline.groups:
             self._broker.create(topics.of_group(group), own=True)
+            if begins:
+                self._broker.require_unused(topics.of_group(group))
+        save_catalog(config.warehouse, pipeline.views, pipeline.groups, pipeline.relations)
+        # Not before: a start that is refused must not stop the one that holds the pipeline.
+        self.fence = Fence(config.warehouse / "_state" / "generations", _owner())
+        log.info("generation %d of pipeline %s", self.fence.generation, config.pipeline)
         self._spark = spark_session(config, jars=self._jars)
         self._closers.append(self._spark.stop)
         self._publisher = Publisher(config)
@@ -175,13 +185,17 @@ class Service:
         for name, running in list(self._running.items()):
             if not running.query.query.isActive:
                 self._revive(name, running)
-        if self._error is None and "integrator" in self._running:
-            try:
-                self._running["integrator"].query.stepper.batch(_NOTHING)
-            except FrescoError as error:
-                self._error = error
-                return
+        integrator = self._running.get(IntegratorStage.name)
+        if self._error is not None or integrator is None:
+            return
+        try:
+            integrator.query.stepper.batch(_NOTHING)
             self._stages.collect()
+        except FrescoError as error:
+            self._error = error
+        except Exception as error:
+            self._note_failure(IntegratorStage.name, error)
+            self._revive(IntegratorStage.name, integrator)
 
     def _revive(self, name: str, running: Running) -> None:
         """Start a failed stage again, unless the error is for a person or it fails too often."""
@@ -202,7 +216,12 @@ class Service:
             )
             return
         log.warning("stage %s failed and starts again: %s", name, error)
-        running.query = self._query(running.stage, running.topics, running.headers)
+        try:
+            running.query = self._query(running.stage, running.topics, running.headers)
+        except FrescoError as fatal:
+            self._error = fatal
+        except Exception as again:
+            self._note_failure(name, again)
 
 
 _NOTHING = pa.table(

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from streaming.algebra.duck import DuckEvaluator
-from streaming.catalog import save_catalog
 from streaming.config import Config
 from streaming.merge.batching import GREEDY, NONE
 from streaming.merge.machine import MergeMachine
@@ -54,13 +53,8 @@ class Stages:
 def build_stages(
     config: Config, pipeline: Pipeline, topics: Topics, metrics: Metrics, spark: SparkSession
 ) -> Stages:
-    """Make every stage, their tables included; nothing runs yet.
-
-    Raises:
-        FrescoError: CATALOG_VIEWS_CHANGED when the view files differ from the catalog.
-    """
+    """Make every stage, their tables included; nothing runs yet."""
     warehouse = config.warehouse
-    save_catalog(warehouse, pipeline.views, pipeline.groups, pipeline.relations)
     updates = UpdatesWriter(str(warehouse), config.pipeline, list(pipeline.relations.values()))
     relations_of = {
         group: frozenset(name for view in views for name in pipeline.view(view).relations)

@@ -73,7 +73,9 @@ class Decoder:
         bad: list[BadRecord] = []
         ignored = 0
         for topic, records in by_topic(batch).items():
-            present = records.filter(pc.is_valid(records["value"]))
+            present = records
+            if records["value"].null_count:
+                present = records.filter(pc.is_valid(records["value"]))
             ignored += records.num_rows - present.num_rows
             if topic in self._ignored:
                 ignored += present.num_rows
@@ -159,6 +161,10 @@ class Decoder:
             sql = row_query(captured, dialect, form)
             table, texts = self._query(captured.topic, texts, sql, bad)
             without = pc.is_null(table["op"])
+            if not table["op"].null_count:
+                found.append(table)
+                texts = texts.slice(0, 0)
+                break
             found.append(table.filter(pc.invert(without)))
             # DuckDB keeps the order of its input, so the mask fits the texts too.
             texts = _chunked(texts.filter(without))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.integrator.knots import Touched
 from streaming.integrator.machine import (
     MAX_UNIT,
     TIMEOUT_MS,
@@ -25,61 +25,19 @@ from streaming.integrator.machine import (
     Numbered,
     numbers_of,
 )
-from streaming.integrator.numbering import Touched
 from streaming.integrator.relevance import Changes, View, runs, view_needs, work_of
 from streaming.integrator.waiting import Closed, Part
-from streaming.messages import Control, RelRun
+from streaming.messages import RelRun
+from streaming.sources.completeness import Work
 from streaming.sources.debezium import Decoder
 from streaming.sources.deltas import Batch, numbered_changes
 from streaming.sources.held import Load, Stage
-from streaming.sources.records import BadRecord, Decoded
+from streaming.sources.records import Decoded
+from streaming.sources.result import IntakeResult
 from streaming.sources.schema import GLOBAL_TABLE, CapturedRelation, CapturedSource
 from streaming.sources.snapshots import Snapshots, SnapshotWork
 from streaming.sources.tags import closed_snapshots, touched_keys, transaction_parts
-from streaming.sources.transactions import TRANSACTIONS, Assembler, Work
-
-
-@dataclass(frozen=True)
-class IntakeResult:
-    """One step's outcome; `first` > `last` when nothing was numbered.
-
-    Attributes:
-        updates: relation -> delta (`algebra.types.delta_schema`), sorted by number.
-        controls: truncates, under their numbers.
-        runs: merge group -> REL entries covering first..last.
-        transactions: number, source, transaction, position, committed_ms.
-        positions: source -> commit position of its last numbered transaction, as text.
-        committed_ms: newest commit time among the transactions.
-        bad: records of this batch that cannot be used.
-        tainted: number -> relations that lack an undecodable record there.
-        released: global transactions released as local in this step.
-        overdue: global transactions of which a part is missing.
-        held: complete transactions that wait for a global one or for the snapshots.
-        waiting: relation -> rows that wait.
-        open_snapshots: sources whose initial snapshot is not closed.
-        largest_unit: transactions in the largest unit that got one number.
-        ignored: tombstones, logical messages and heartbeats.
-        seconds: time per phase: decode, assemble, number, deltas, relevance.
-    """
-
-    first: int
-    last: int
-    updates: dict[str, pa.Table]
-    controls: tuple[Control, ...]
-    runs: dict[str, tuple[RelRun, ...]]
-    transactions: pa.Table
-    positions: dict[str, str]
-    committed_ms: int | None
-    bad: tuple[BadRecord, ...]
-    tainted: dict[int, tuple[str, ...]]
-    released: tuple[str, ...]
-    overdue: tuple[str, ...] = ()
-    held: int = 0
-    waiting: dict[str, int] = field(default_factory=dict)
-    open_snapshots: tuple[str, ...] = ()
-    largest_unit: int = 0
-    ignored: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
+from streaming.sources.transactions import TRANSACTIONS, Assembler
 
 
 class Intake:

@@ -38,9 +38,7 @@ def row_query(captured: CapturedRelation, dialect: str, wrapped: bool) -> str:
     path = "$.payload" if wrapped else "$"
     olds = casts(captured, "x")
     news = casts(captured, "y")
-    texts, checks = [], []
-    values = []
-    stale = []
+    texts, checks, values, stale = [], [], [], []
     for position in range(len(schema)):
         texts.append(f"struct_extract_at(e.before, {position + 1}) AS x{position}")
         new = f"struct_extract_at(e.after, {position + 1})"
@@ -70,10 +68,11 @@ def row_query(captured: CapturedRelation, dialect: str, wrapped: bool) -> str:
     )
     toast = "NULL::INTEGER[]"
     if stale:
+        marked = ", ".join(stale)
         toast = (
-            f"CASE WHEN op = 'c' AND coalesce({', '.join(stale)}) IS NOT NULL "
-            f"THEN list_filter([{', '.join(stale)}], s -> s IS NOT NULL) END"
-        ).replace("op = 'c'", "e.before IS NULL")
+            f"CASE WHEN e.before IS NULL AND coalesce({marked}) IS NOT NULL "
+            f"THEN list_filter([{marked}], s -> s IS NOT NULL) END"
+        )
     key = 'e."transaction".id'
     key = f"split_part({key}, ':', 1)" if dialect == "postgres" else key
     position_sql = "TRY_CAST(e.source.lsn AS BIGINT)"

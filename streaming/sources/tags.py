@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.errors import FrescoError
-from streaming.integrator.numbering import Touched
+from streaming.integrator.knots import Touched
 from streaming.integrator.waiting import Part
+from streaming.sources.completeness import Work
 from streaming.sources.schema import GLOBAL_TABLE, CapturedRelation
 from streaming.sources.snapshots import SnapshotWork
-from streaming.sources.transactions import Work
 
 
 def _columns(tags: CapturedRelation) -> tuple[int, int]:

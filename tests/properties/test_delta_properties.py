@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from streaming.algebra import duck
 from streaming.algebra.bag import evaluate
 from streaming.algebra.duck import DuckEvaluator
 from streaming.algebra.evaluator import Batch
@@ -82,6 +83,16 @@ def test_a_view_equals_recomputation_at_every_number(
     view: Tree, history: History, data: st.DataObject
 ) -> None:
     check(view, history, data)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW, print_blob=True)
+@given(view=views(), history=histories(), data=st.data())
+def test_the_same_where_64_bits_do_not_suffice(
+    view: Tree, history: History, data: st.DataObject
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duck, "cumulate", lambda aggregate, rows: None)
+        check(view, history, data)
 
 
 def check(view: Tree, history: History, data: st.DataObject) -> None:

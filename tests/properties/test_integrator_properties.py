@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streaming.algebra.tree import Scan
+from streaming.integrator.knots import Touched
 from streaming.integrator.machine import (
     Assignment,
     Completed,
     IntegratorMachine,
     Part,
 )
-from streaming.integrator.numbering import Touched
 from streaming.sources.intake import Intake, IntakeResult
 from streaming.sources.schema import CapturedRelation, CapturedSource, captured
 from tests.sourcelog import Record, SourceLog, Topics

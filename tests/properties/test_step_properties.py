@@ -5,6 +5,7 @@ A seed makes one history; a failing one is printed as `seed=...` and comes back 
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ def world_of(chance: random.Random) -> Iterator[World]:
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(manifests, "KEPT_MANIFESTS", chance.choice((1, 2, 20))),
-        mock.patch.object(manifests.os, "fsync"),
+        mock.patch.object(os, "fsync"),
     ):
         world = World(Path(folder), source)
         yield world

@@ -108,6 +108,15 @@ def test_a_syntax_error_does_not_repeat_the_line_it_is_in(write: Any) -> None:
     assert "hunter2" not in everything_said(caught.value)
 
 
+def test_a_key_that_stands_twice_is_refused(write: Any) -> None:
+    twice = f"{SMALLEST}  north:\n    tables: {{}}\n"
+    with pytest.raises(FrescoError) as caught:
+        load_config(write(twice))
+    assert caught.value.code == "CONFIG_SYNTAX"
+    assert "'north' stands twice" in caught.value.what
+    assert "line 9" in caught.value.where
+
+
 @pytest.mark.parametrize("content", [b"pipeline: caf\xe9\n", b"pipeline: \x00\n"])
 def test_bytes_that_are_no_text_are_a_syntax_error(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "pipeline.yaml"

@@ -1,4 +1,6 @@
-"""Values of every supported type, as Debezium 3.6.1 recorded them (`golden/debezium/types*.jsonl`)."""
+"""Values of every supported type, as Debezium 3.6.1 recorded them
+(`golden/debezium/types*.jsonl`).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -109,7 +112,8 @@ def test_oddity_10_an_unscaled_numeric_is_exact_or_refused_by_name(name: str) ->
 def test_oddity_10_floats_keep_nan_infinities_and_the_sign_of_zero() -> None:
     decoded = decode_odd("types.jsonl", FREE)
     f4, f8 = values(decoded, FREE, "f4"), values(decoded, FREE, "f8")
-    assert f4[0] == 1.5 and math.isnan(f4[1]) and f4[2] == -math.inf and f4[3] == 16777216.0
+    assert f4[0] == float(np.float32(0.1)) and math.isnan(f4[1])
+    assert f4[2:4] == [-math.inf, 16777216.0]
     assert f8[0] == 0.1 and f8[1] == math.inf and math.isnan(f8[2]) and f8[3] == 5e-324
     log = SourceLog("north")
     relation = captured("north.f", "north.public.f", [("f", "double precision")])

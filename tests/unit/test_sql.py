@@ -63,6 +63,10 @@ def first(connection, expression: str, *row: str) -> object:
         ("LOWER('ÉA')", "éa"),
         ("LENGTH('e\u0301')", 2),
         ("i % -3", 1),
+        ("m * 9999999999999999.99", Decimal("999999999999999999.00")),
+        ("CAST(9999999999999999.99 AS DECIMAL(18,2)) + m", Decimal("10000000000000099.99")),
+        ("CAST(-9999999999999999.99 AS DECIMAL(18,2)) - m", Decimal("-10000000000000099.99")),
+        ("CAST(9999999999999999.99 AS DECIMAL(18,2)) / m", Decimal("99999999999999.9999")),
         ("d = d", True),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -217,7 +218,7 @@ def test_a_crash_before_the_link_leaves_no_manifest(
         raise Crash("link")
 
     store = ManifestStore(tmp_path)
-    monkeypatch.setattr(manifests.os, "link", crash)
+    monkeypatch.setattr(os, "link", crash)
     with pytest.raises(Crash):
         store.put(manifest(1))
     assert store.latest() is None

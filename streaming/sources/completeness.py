@@ -1,0 +1,124 @@
+"""Which transactions are complete: all events that END counts are there, each once (DESIGN 6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.sources.held import Held
+from streaming.sources.log import SourceState
+from streaming.sources.repeats import first_occurrences, is_older, last_pass_complete
+
+RESTARTING = "3.6.1"
+"""Connectors before this version count from 1 again after a restart inside a transaction, and END
+counts the last pass only (FACTS)."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One source's held and new data during a step, with every row tied to its END.
+
+    Attributes:
+        state: the source's state after the batch.
+        log: its ENDs as one table.
+        rows: per relation, held and new rows.
+        entry: per relation, the index into `log` of each row's END, -1 without one.
+        fresh: (first, last) ordinals that became complete in this step, first > last when none.
+    """
+
+    state: SourceState
+    log: pa.Table
+    rows: dict[str, Held]
+    entry: dict[str, np.ndarray]
+    fresh: tuple[int, int]
+
+
+def judge(
+    state: SourceState,
+    log: pa.Table,
+    held: dict[str, Held],
+    entry: dict[str, np.ndarray],
+) -> Work:
+    """Find the complete prefix; repeats inside a transaction are dropped on the way."""
+    ordinals = log["ordinal"].to_numpy()
+    names = list(held)
+    expected = np.stack([log[f"e{i}"].to_numpy() for i in range(len(names))], axis=1)
+    suspects = _suspects(log, held, entry, expected)
+    done = again = np.zeros(log.num_rows, bool)
+    if suspects.any():
+        if not state.version or is_older(state.version, RESTARTING):
+            begins = log["begins"].to_numpy()
+            again = begins > 1
+            done = last_pass_complete(held, entry, expected, begins, again)
+        # What shows where a pass began must stay until the last one is there.
+        dropped = first_occurrences(held, entry, suspects & (done | ~again))
+        for name, mask in dropped.items():
+            held[name], entry[name] = held[name].keep(mask), entry[name][mask]
+    arrived = _arrived(names, entry, log.num_rows)
+    short = np.where(again[:, None], 0, np.maximum(expected - arrived, 0))
+    whole = ~short.any(axis=1) & (done | ~again)
+    whole[ordinals <= state.complete] = True
+    state = _forgive(state, log, names, whole, short)
+    last = ordinals[whole.argmin() - 1] if not whole.all() else ordinals[-1]
+    if not whole.all() and whole.argmin() == 0:
+        last = state.complete
+    fresh = (state.complete + 1, int(last))
+    return Work(replace(state, complete=int(last)), log, held, entry, fresh)
+
+
+def _suspects(
+    log: pa.Table,
+    held: dict[str, Held],
+    entry: dict[str, np.ndarray],
+    expected: np.ndarray,
+) -> np.ndarray:
+    """ENDs among whose rows something repeats: too many, an order used twice, BEGIN twice."""
+    suspects: np.ndarray = log["begins"].to_numpy() > 1
+    suspects |= (_arrived(list(held), entry, log.num_rows) > expected).any(axis=1)
+    parts = []
+    for name, h in held.items():
+        orders = pc.fill_null(h.table["total_order"], 0).to_numpy()
+        tied = entry[name] >= 0
+        parts.append((entry[name][tied] << 32) | orders[tied])
+    keys = np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
+    twice = keys[1:][keys[1:] == keys[:-1]]
+    suspects[np.unique(twice >> 32)] = True
+    return suspects
+
+
+def _arrived(names: list[str], entry: dict[str, np.ndarray], length: int) -> np.ndarray:
+    columns = [np.bincount(entry[n][entry[n] >= 0], minlength=length) for n in names]
+    return np.stack(columns, axis=1)
+
+
+def _forgive(
+    state: SourceState, log: pa.Table, names: list[str], whole: np.ndarray, short: np.ndarray
+) -> SourceState:
+    """Let pass, as tainted, an END that falls short by exactly the undecodable records.
+
+    Rows of a topic lie in commit order, so the undecodable records of a relation belong to the first
+    transactions that fall short in it. `whole` is updated in place.
+    """
+    bad = list(state.bad)
+    if not bad:
+        return state
+    tainted = dict(state.tainted)
+    for index in np.flatnonzero(~whole).tolist():
+        key = log["transaction"][index].as_py()
+        used: list[tuple[str, str | None]] = []
+        if not short[index].any():
+            break
+        for name, missing in zip(names, short[index].tolist(), strict=True):
+            mine = [pair for pair in bad if pair == (name, key)]
+            unknown = [pair for pair in bad if pair == (name, None)]
+            used += (mine + unknown)[:missing]
+            if missing > len(mine) + len(unknown):
+                return replace(state, bad=tuple(bad), tainted=tainted)
+        for pair in used:
+            bad.remove(pair)
+        tainted[log["ordinal"][index].as_py()] = tuple(sorted({name for name, _ in used}))
+        whole[index] = True
+    return replace(state, bad=tuple(bad), tainted=tainted)

@@ -1,0 +1,86 @@
+"""One embedded stack for all service tests: the bank's databases, captured while people worked.
+
+Every test makes a pipeline of its own over it, with another name and an empty warehouse, and reads
+the shared topics from their beginning.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from rich.console import Console
+from services import Pipeline, Process, bank_pipeline, until
+
+from streaming.demo import BankStack
+from streaming.embedded.description import DATABASES
+from streaming.embedded.marker import Marker
+from streaming.embedded.workload import Workload
+
+
+@dataclass(frozen=True)
+class Bank:
+    """The stack and its databases.
+
+    Attributes:
+        environment: what conf/bank.yaml's variables stand for; holds secrets, do not print it.
+    """
+
+    stack: BankStack
+    environment: Mapping[str, str] = field(repr=False)
+
+    @property
+    def dsns(self) -> dict[str, str]:
+        """Connection strings by database name: do not print them."""
+        return {name: self.stack.stack.dsn(name) for name in DATABASES}
+
+    @property
+    def bootstrap(self) -> str:
+        """Kafka's address."""
+        return self.stack.stack.bootstrap
+
+    @contextmanager
+    def at_work(self, rate: float = 20, seed: int = 4711) -> Iterator[Workload]:
+        """Local, global and crossing transfers, corrections, deletions, until the block ends."""
+        workload = Workload(
+            self.dsns, rate=rate, global_share=0.3, other_share=0.3, seed=seed
+        ).start()
+        try:
+            yield workload
+        finally:
+            workload.stop()
+
+    def rests(self, pipeline: Pipeline, service: Process) -> None:
+        """Return when the views reflect everything the databases hold now."""
+        marker = Marker.put(self.dsns)
+        until(lambda: marker.reflected(pipeline.warehouse), "the views to rest", alive=service)
+
+
+@pytest.fixture(scope="session")
+def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
+    """The stack, captured with transactions before, around and after the snapshots."""
+    with ExitStack() as undo:
+        with mock.patch.dict(os.environ):
+            stack = BankStack(tmp_path_factory.mktemp("bank"), Console(stderr=True))
+            undo.callback(stack.stop)
+            stack.start()
+        shared = Bank(stack, {k: v for k, v in stack.environment.items() if "WAREHOUSE" not in k})
+        with shared.at_work(rate=30) as workload:
+            until(lambda: workload.counters.total() > 30, "work before capture")
+            stack.stack.capture()
+        yield shared
+
+
+@pytest.fixture
+def make_pipeline(bank: Bank, tmp_path: Path) -> Callable[[str], Pipeline]:
+    """A pipeline over the bank by its name."""
+
+    def make(name: str) -> Pipeline:
+        return bank_pipeline(tmp_path / name, name, bank.environment)
+
+    return make

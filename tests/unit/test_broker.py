@@ -1,0 +1,104 @@
+"""What the broker must hold before a service starts, and where a stage begins to read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+
+from streaming.config import parse_config
+from streaming.errors import FrescoError
+from streaming.runtime.kafka import Broker, Topics, client_options, spark_options
+
+
+class Cluster:
+    """A consumer that answers from a table: topic -> (earliest, latest) of its one partition."""
+
+    def __init__(self, held: dict[str, tuple[int, int]]) -> None:
+        self._held = held
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        return {0} if topic in self._held else None
+
+    def beginning_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return {one: self._held[one.topic][0] for one in partitions}
+
+    def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return {one: self._held[one.topic][1] for one in partitions}
+
+    def list_topics(self) -> list[str]:
+        return list(self._held)
+
+
+def config(**kafka: Any) -> Any:
+    raw = {"pipeline": "bank", "warehouse": "w", "views": "v", "kafka": kafka}
+    return parse_config(raw | {"sources": {"north": {"tables": {}}}}, folder="/p")  # type: ignore[arg-type]
+
+
+def broker(held: dict[str, tuple[int, int]], **kafka: Any) -> Broker:
+    made = Broker.__new__(Broker)
+    made.config = config(**kafka)
+    made._admin = made._consumer = Cluster(held)
+    return made
+
+
+def test_topics_are_named_after_pipeline_and_group() -> None:
+    assert Topics("bank").of_group("g") == ("bank.updates.g", "bank.rel.g", "bank.actions.g")
+
+
+def test_nobody_listening_is_a_coded_error_with_the_place() -> None:
+    with pytest.raises(FrescoError) as caught:
+        Broker(config(bootstrap="127.0.0.1:1", options={"bootstrap.timeout.ms": "300"}))
+    assert caught.value.code == "KAFKA_UNREACHABLE"
+    assert caught.value.where == "127.0.0.1:1"
+
+
+def test_a_missing_source_topic_is_named_with_what_makes_it() -> None:
+    with pytest.raises(FrescoError) as caught:
+        broker({"a": (0, 0)}).require_source_topics(["a", "c", "b"])
+    assert caught.value.code == "KAFKA_TOPIC_MISSING"
+    assert "b, c" in caught.value.what
+    assert "create_source_topics" in caught.value.todo
+
+
+def test_a_stage_begins_after_what_it_has_consumed_and_else_at_the_earliest() -> None:
+    found = broker({"a": (5, 20), "b": (3, 9)}).starting_offsets(["a", "b"], {"a:0": 12})
+    assert found == {"a": {"0": 12}, "b": {"0": 3}}
+
+
+def test_a_stage_may_have_consumed_everything() -> None:
+    assert broker({"a": (5, 20)}).starting_offsets(["a"], {"a:0": 20}) == {"a": {"0": 20}}
+
+
+@pytest.mark.parametrize("consumed", [4, 21], ids=["expired", "made anew"])
+def test_a_record_that_is_needed_and_gone_is_a_coded_error(consumed: int) -> None:
+    with pytest.raises(FrescoError) as caught:
+        broker({"a": (5, 20)}).starting_offsets(["a"], {"a:0": consumed})
+    assert caught.value.code == "KAFKA_EXPIRED"
+    assert caught.value.where == "a:0"
+    assert str(consumed) in caught.value.what
+
+
+def test_a_new_warehouse_does_not_take_the_messages_of_another_for_its_own() -> None:
+    topics = Topics("bank").of_group("g")
+    broker(dict.fromkeys(topics, (0, 0))).require_unused(topics)
+    with pytest.raises(FrescoError) as caught:
+        broker(dict.fromkeys(topics, (0, 0)) | {topics[1]: (7, 7)}).require_unused(topics)
+    assert caught.value.code == "KAFKA_TOPICS_USED"
+    assert "bank.rel.g" in caught.value.what and "bank.updates.g" not in caught.value.what
+
+
+def test_client_properties_reach_every_client() -> None:
+    options = {"security.protocol": "SSL", "request.timeout.ms": "900"}
+    made = config(bootstrap="a:1,b:2", options=options)
+    assert client_options(made) == {
+        "bootstrap_servers": ["a:1", "b:2"],
+        "security_protocol": "SSL",
+        "request_timeout_ms": 900,
+    }
+    spark = spark_options(made)
+    assert spark["kafka.bootstrap.servers"] == "a:1,b:2"
+    assert spark["kafka.security.protocol"] == "SSL"
+    assert spark["kafka.isolation.level"] == "read_committed"
+    assert spark["failOnDataLoss"] == "true"

@@ -1,0 +1,110 @@
+"""Global transactions from the tags in captured rows to one number, through the whole intake."""
+
+from __future__ import annotations
+
+from streaming.sources.intake import Intake, IntakeResult
+from streaming.sources.schema import CapturedRelation, CapturedSource, captured
+from tests.sourcelog import Record, SourceLog, Topics
+from tests.unit.test_transactions_assembly import BaseView, net
+
+
+def relations() -> list[CapturedRelation]:
+    tables = {
+        "account": [("id", "int4"), ("v", "text")],
+        "entry": [("id", "int4"), ("v", "text")],
+        "fresco_global": [("id", "text"), ("parts", "int4")],
+    }
+    keys = {"account": ["id"], "entry": [], "fresco_global": ["id"]}
+    return [
+        captured(f"{source}.{table}", f"{source}.public.{table}", columns, key=keys[table])
+        for source in ("north", "south")
+        for table, columns in tables.items()
+    ]
+
+
+def make(snapshot: bool = False) -> Intake:
+    sources = [CapturedSource(name, name, snapshot=snapshot) for name in ("north", "south")]
+    views = [BaseView(relation) for relation in relations()]
+    return Intake(relations(), views, {"main": [v.name for v in views]}, sources=sources)
+
+
+def move(log: SourceLog, account: int, old: str, new: str, tag: str | None = None) -> list[Record]:
+    before, after = {"id": account, "v": old}, {"id": account, "v": new}
+    changes: list = [("account", "u", before, after)]
+    if tag is not None:
+        changes.append(("fresco_global", "c", None, {"id": tag, "parts": 2}))
+    return log.commit(changes)
+
+
+def numbers(*results: IntakeResult) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {"north": [], "south": []}
+    for result in results:
+        for row in result.transactions.sort_by("position").to_pylist():
+            found[row["source"]].append(row["number"])
+    return found
+
+
+def test_oddity_18_a_transfer_between_two_databases_has_one_number() -> None:
+    north, south, topics, intake = SourceLog("north"), SourceLog("south"), Topics(), make()
+    first = intake.step(
+        topics.batch([*move(north, 1, "a", "b", "g"), *move(north, 2, "a", "b")]), 0
+    )
+    assert first.last == 0 and first.overdue == ("g",) and first.held == 2
+    second = intake.step(topics.batch(move(south, 1, "a", "b", "g")), 0)
+    assert numbers(second) == {"north": [1, 2], "south": [1]}
+
+
+def crossing(common: bool) -> IntakeResult:
+    """g1 before g2 in the north, g2 before g1 in the south; on one account in each, or on two."""
+    north, south, intake = SourceLog("north"), SourceLog("south"), make()
+    other = 1 if common else 2
+    records = [
+        *move(north, 1, "a", "b", "g1"),
+        *move(north, other, "b", "c", "g2"),
+        *move(south, 1, "a", "b", "g2"),
+        *move(south, other, "b", "c", "g1"),
+    ]
+    return intake.step(Topics().batch(records), 0)
+
+
+def test_global_transactions_that_cross_are_ordered_by_the_keys_they_touch() -> None:
+    found = numbers(crossing(common=False))
+    assert found["north"] == found["south"][::-1] and len(set(found["north"])) == 2
+    together = crossing(common=True)
+    assert numbers(together) == {"north": [1, 1], "south": [1, 1]}
+    assert together.largest_unit == 4
+
+
+def test_a_truncate_conflicts_with_every_key_of_its_relation() -> None:
+    north, south, intake = SourceLog("north"), SourceLog("south"), make()
+    cut: list = [("entry", "t", None, None), ("fresco_global", "c", None, {"id": "g2", "parts": 2})]
+    added: list = [
+        ("entry", "c", None, {"id": 1, "v": "x"}),
+        ("fresco_global", "c", None, {"id": "g1", "parts": 2}),
+    ]
+    records = [
+        *north.commit(added),
+        *north.commit(cut),
+        *move(south, 1, "a", "b", "g2"),
+        *move(south, 2, "a", "b", "g1"),
+    ]
+    found = numbers(intake.step(Topics().batch(records), 0))
+    assert found["north"][0] < found["north"][1]
+
+
+def test_a_part_in_one_snapshot_brings_the_other_and_what_it_builds_on_into_number_0() -> None:
+    north, south, topics, intake = SourceLog("north"), SourceLog("south"), Topics(), make(True)
+    tag = north.row("fresco_global", "r", None, {"id": "g", "parts": 2})
+    tables = {"account": 0, "entry": 0}
+    snapshots = [
+        tag,
+        *north.scanned({**tables, "fresco_global": 1}),
+        *south.scanned({**tables, "fresco_global": 0}),
+    ]
+    early = [*move(south, 1, "a", "b"), *move(south, 2, "a", "b")]
+    waiting = intake.step(topics.batch([*snapshots, *early]), 0)
+    assert waiting.last == -1 and waiting.overdue == ("g",)
+    result = intake.step(topics.batch(move(south, 1, "b", "c", "g")), 0)
+    assert numbers(result)["south"] == [0, 1, 0]
+    left = {row: n for row, n in net(result)[(0, "south.account")].items() if n}
+    assert left == {(1, "a"): -1, (1, "c"): 1}

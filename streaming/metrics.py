@@ -34,6 +34,11 @@ class Metrics:
             "fresco_held_parts", "Parts of global transactions that wait for others"
         )
         self.held_rows = gauge("fresco_held_rows", "Rows of transactions that are not complete yet")
+        self.incomplete = gauge(
+            "fresco_incomplete_seconds",
+            "Since when the first transaction of a source lacks rows that its END counts",
+            ["source"],
+        )
         self.released = counter(
             "fresco_released_globals_total", "Global transactions released as local"
         )

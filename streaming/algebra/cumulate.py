@@ -76,7 +76,8 @@ def _terms(aggregate: Aggregate, rows: pa.Table) -> dict[str, Integers] | None:
 
 
 def _integers(rows: pa.Table, name: str) -> Integers:
-    return rows.column(name).to_numpy().astype(np.int64, copy=False)
+    values: Integers = rows.column(name).to_numpy().astype(np.int64, copy=False)
+    return values
 
 
 def _units(column: pa.Array) -> Integers | None:

@@ -40,6 +40,9 @@ def plan_table(pipeline: Pipeline) -> Table:
     return table
 
 
+_SHOWN_RECORDS = 20
+
+
 def status_table(status: PipelineStatus) -> Table:
     """Groups first, then stages."""
     table = Table(title=f"held by {status.holder}", title_justify="left")
@@ -58,7 +61,13 @@ def status_table(status: PipelineStatus) -> Table:
         state = f"step {stage.step}, generation {stage.generation}"
         if stage.error:
             state = escape(f"SUSPENDED {stage.error['code']}: {stage.error['what']}")
+        for source, transaction in stage.lacking.items():
+            state += f"; {source} waits for rows of its transaction {transaction}"
         table.add_row(stage.stage, "" if stage.number is None else str(stage.number), state)
+    for error in status.bad_records[:_SHOWN_RECORDS]:
+        table.add_row("bad record", "", escape(f"{error['where']}: {error['code']}"))
+    if (more := len(status.bad_records) - _SHOWN_RECORDS) > 0:
+        table.add_row("bad records", "", f"{more} more in _state/bad_records")
     return table
 
 

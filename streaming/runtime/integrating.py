@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from streaming.messages import Control, Rel, Rows, Updates
 from streaming.metrics import Metrics
 from streaming.rows import pack, unpack
+from streaming.runtime.incomplete import IncompleteWatch
 from streaming.runtime.kafka import Topics
 from streaming.runtime.manifests import Manifest, ManifestExists, put_if_absent
 from streaming.runtime.staging import Staging
@@ -67,6 +68,9 @@ class IntegratorStage:
         self._upkeep = Upkeep(None, [updates.table])
         self._tidied = time.monotonic()
         self._unpacked: dict[int, dict[str, pa.Table]] = {}
+        self._watch = IncompleteWatch(
+            lambda source, seconds: metrics.incomplete.labels(source).set(seconds)
+        )
         self.restore(None)
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
@@ -95,6 +99,7 @@ class IntegratorStage:
             "intake": intake,
             "number": result.last,
             "bad": [asdict(one) for one in result.bad],
+            "incomplete": result.incomplete,
         }
         return StepResult(snapshot=snapshot, messages=tuple(messages), writes=writes)
 
@@ -193,9 +198,11 @@ class IntegratorStage:
     def _measure(self, result: IntakeResult) -> None:
         for bad in result.bad:
             self._metrics.bad_records.labels(bad.topic).inc()
-            log.warning("record cannot be used: %s", bad.error)
+            log.warning("%(code)s: %(what)s [%(where)s] -> %(todo)s", bad.error)
         for released in result.released:
             log.warning("global transaction %s was released as local", released)
+        for error in self._watch.look(result.incomplete):
+            log.warning("%s", error)
         self._metrics.held_parts.set(result.held)
         self._metrics.held_rows.set(sum(result.waiting.values()))
         self._metrics.released.inc(len(result.released))

@@ -152,7 +152,7 @@ class ViewStage:
                     f"transaction {control.number} has records of {control.relation} that cannot "
                     "be decoded",
                     where=f"{control.relation}, number {control.number}",
-                    todo="see the integrator's log for topic, partition and offset; mend the "
+                    todo="see `fresco status` for topic, partition and offset; mend the "
                     "source's records, then rebuild the view",
                     number=control.number,
                 )

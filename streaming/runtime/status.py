@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,22 +35,33 @@ class GroupStatus:
 
 @dataclass(frozen=True)
 class StageStatus:
-    """A stage's last step; `error` is why a view manager is suspended."""
+    """A stage's last step.
+
+    Attributes:
+        error: why a view manager is suspended.
+        lacking: source -> its first transaction whose END counts rows that have not come.
+    """
 
     stage: str
     step: int
     generation: int
     number: int | None
     error: Mapping[str, str] | None
+    lacking: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class PipelineStatus:
-    """Groups and stages, and who started last."""
+    """Groups and stages, and who started last.
+
+    Attributes:
+        bad_records: the errors of the records that cannot be used, by place.
+    """
 
     holder: Mapping[str, Any]
     groups: tuple[GroupStatus, ...]
     stages: tuple[StageStatus, ...]
+    bad_records: tuple[Mapping[str, str], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -71,7 +82,9 @@ def pipeline_status(path: Path) -> PipelineStatus:
             stages.append(_stage(latest))
     owners = sorted((path / "_state" / "generations").glob("[0-9]*.json"))
     holder = json.loads(owners[-1].read_text()) if owners else {}
-    return PipelineStatus(holder, groups, tuple(stages))
+    files = sorted((path / "_state" / "bad_records").glob("[!.]*.json"))
+    bad = tuple(json.loads(file.read_text())["error"] for file in files)
+    return PipelineStatus(holder, groups, tuple(stages), bad)
 
 
 def _group(warehouse: Warehouse, group: str) -> GroupStatus:
@@ -105,4 +118,5 @@ def _stage(latest: Manifest) -> StageStatus:
         latest.generation,
         number,
         snapshot.get("suspended") if latest.stage.startswith("view:") else None,
+        snapshot.get("incomplete", {}),
     )

@@ -220,6 +220,7 @@ class Intake:
             overdue=numbered.overdue,
             held=numbered.held,
             waiting=self._assembler.waiting,
+            incomplete=self._assembler.incomplete,
             open_snapshots=self._snapshots.open,
             largest_unit=numbered.largest,
             ignored=decoded.ignored,

@@ -27,6 +27,7 @@ class IntakeResult:
         overdue: global transactions of which a part is missing.
         held: complete transactions that wait for a global one or for the snapshots.
         waiting: relation -> rows that wait.
+        incomplete: source -> its first transaction whose END counts rows that have not come.
         open_snapshots: sources whose initial snapshot is not closed.
         largest_unit: transactions in the largest unit that got one number.
         ignored: tombstones, logical messages and heartbeats.
@@ -47,6 +48,7 @@ class IntakeResult:
     overdue: tuple[str, ...] = ()
     held: int = 0
     waiting: dict[str, int] = field(default_factory=dict)
+    incomplete: dict[str, str] = field(default_factory=dict)
     open_snapshots: tuple[str, ...] = ()
     largest_unit: int = 0
     ignored: int = 0

@@ -85,6 +85,17 @@ class Assembler:
         """Rows that wait, per relation."""
         return {name: held.rows for name, held in self.state.held.items() if held.rows}
 
+    @property
+    def incomplete(self) -> dict[str, str]:
+        """Source -> its first transaction whose END has come, and whose rows have not all."""
+        found = {}
+        for source, state in self.state.sources.items():
+            log = state.log.table
+            lacking = log.filter(pc.greater(log["ordinal"], state.complete))
+            if lacking.num_rows:
+                found[source] = str(lacking["transaction"][0].as_py())
+        return found
+
     def add(self, decoded: Decoded) -> dict[str, Work]:
         """Tie a decoded batch (without snapshot rows) to what waits; changes nothing."""
         return {source: self._add(source, decoded) for source in self._sources}

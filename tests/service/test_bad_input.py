@@ -7,6 +7,7 @@ them. One pipeline takes it all, so that each wrong thing meets views that have 
 from __future__ import annotations
 
 import json
+import re
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -153,7 +154,7 @@ def damage_envelope(record: Record) -> Record:
     ("table", "damage", "code"),
     [
         ("garbled", damage_not_json, "SOURCE_NOT_JSON"),
-        ("lacking", damage_field, "SOURCE_COLUMN_MISSING"),
+        ("lacking", damage_field, "SOURCE_FIELD_MISSING"),
         ("misnamed", damage_envelope, "SOURCE_NOT_AN_EVENT"),
     ],
 )
@@ -169,8 +170,10 @@ def test_an_undecodable_record_suspends_the_views_over_its_relation_only(
 
     error = world.suspended(f"{table}_rows")
     assert error["code"] == "VIEW_INPUT_DAMAGED"
-    assert place in error["where"] and error["todo"]
-    assert code in world.service.says and place in world.service.says
+    assert f"east.{table}, number {number}" in error["where"] and "fresco status" in error["todo"]
+    records = pipeline_status(world.pipeline.warehouse).bad_records
+    assert [one["code"] for one in records if one["where"] == place] == [code]
+    assert re.search(f"{code}: .*{re.escape(place)}", world.service.says)
     world.shows("good_rows", [*good, (number, 1.0)])
     world.commit(world.east, [insert("good", number + 1), insert(table, 3)])
     world.shows("good_rows", [*good, (number, 1.0), (number + 1, 1.0)])

@@ -181,6 +181,7 @@ def test_a_broker_that_does_not_answer_is_named(
     with socket.socket() as nobody:
         nobody.bind((LOOPBACK, 0))
         address = f"{LOOPBACK}:{nobody.getsockname()[1]}"
+        settings["kafka"]["options"] = {"bootstrap.timeout.ms": "1000"}
         refused(settings, FRESCO_KAFKA=address).names(
             "KAFKA_UNREACHABLE", address, "kafka.bootstrap"
         )

@@ -5,8 +5,7 @@ each aggregate partial totals, as one part per batch; parts are folded into one 
 Files are written when the batch is advanced and only then become part of the state, so `discard`
 has nothing to undo; like DuckDB's tables they are a cache, rebuilt after a restart.
 
-Each evaluator has a session of its own (same context), because its temporary views have fixed
-names.
+Each evaluator has a session of its own (same context): its temporary views have fixed names.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from streaming.algebra.tree import Scan, relations, walk
 from streaming.messages import ActionList, RelRun, Rows, Suspend, Updates
 from streaming.metrics import Metrics
 from streaming.rows import locate, pack
+from streaming.runtime.evaluators import Evaluators
 from streaming.runtime.kafka import Inbox
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import Manifest, StepResult
@@ -40,7 +41,7 @@ class ViewStage:
     def __init__(
         self,
         spec: ViewSpec,
-        make_manager: Callable[[ViewSpec, Codec], ReplicaManager],
+        evaluators: Evaluators,
         warehouse: Path,
         actions_topic: str,
         metrics: Metrics,
@@ -48,7 +49,7 @@ class ViewStage:
     ) -> None:
         self.spec = spec
         self.name = f"view:{spec.view}"
-        self._make, self._warehouse = make_manager, warehouse
+        self._evaluators, self._warehouse = evaluators, warehouse
         self._topic, self._metrics = actions_topic, metrics
         self._checkpoint_batches = checkpoint_batches
         self._staging = Staging(warehouse, self.name)
@@ -61,6 +62,7 @@ class ViewStage:
         self._inbox = Inbox()
         self.suspended: dict[str, str] | None = None
         self._manager = self._new_manager()
+        self._control: dict[str, Any] = self._manager.snapshot()
         self.handled = -1
         """The last number of a durable manifest."""
 
@@ -74,11 +76,13 @@ class ViewStage:
         self._kept_before = frozenset(_files(self._checkpoint))
         self._since_checkpoint = 0
         self._manager = self._new_manager()
-        if snapshot is None:
+        self._control = dict(snapshot["control"]) if snapshot else self._manager.snapshot()
+        self.handled = int(self._control["number"])
+        if snapshot is None or self.suspended is not None:
             return
-        number = self.handled = int(snapshot["control"]["number"])
+        number = self.handled
         done = int(self._checkpoint["number"]) if self._checkpoint else self.spec.start - 1
-        tail = [self._recorded(done + 1, number)] if number > done and not self.suspended else []
+        tail = [self._recorded(done + 1, number)] if number > done else []
         self._manager.restore(self._checkpoint, tail, lambda name: self._warehouse / name)
 
     def run(self, records: pa.Table) -> StepResult | None:
@@ -89,13 +93,14 @@ class ViewStage:
         sent: list[ActionList | Suspend] = []
         if messages and self.suspended is None:
             sent += self._handle(messages)
+            self._control = self._manager.snapshot()
         if self._since_checkpoint >= self._checkpoint_batches and self.suspended is None:
             self._checkpoint = self._fold()
             self._since_checkpoint = 0
         return StepResult(
             snapshot={
                 "inbox": self._inbox.snapshot(),
-                "control": self._manager.snapshot(),
+                "control": self._control,
                 "checkpoint": self._checkpoint,
                 "suspended": self.suspended,
             },
@@ -129,6 +134,7 @@ class ViewStage:
         answer: list[ActionList | Suspend] = []
         try:
             self._refuse_tainted(messages)
+            self._evaluators.fit(self._manager, messages)
             answer += self._manager.handle_all(messages)
         except ViewError as error:
             lists, suspend = self._manager.suspend(messages, error)
@@ -161,7 +167,7 @@ class ViewStage:
         codec = Codec(
             pack=lambda table: self._pack(table), open=lambda rows: locate(rows, self._warehouse)
         )
-        return self._make(self.spec, codec)
+        return ReplicaManager(self.spec, self._evaluators.first(), codec)
 
     def _fold(self) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="fresco-fold-") as folder:

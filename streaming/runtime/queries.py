@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from streaming.config import Config
+from streaming.errors import FrescoError
 from streaming.runtime.kafka import Broker, spark_options
 from streaming.runtime.step import Stepper
 
@@ -77,10 +79,19 @@ def start_query(
         .select(*columns)
     )
 
+    given_up = threading.Event()
+
     def step(batch: DataFrame, _: int) -> None:
+        if given_up.is_set():
+            return
         try:
             with seconds.time():
                 stepper.batch(batch.toArrow())
+        except FrescoError as error:
+            # Not raised: Spark would bury an error that says all itself under its trace. Spark takes
+            # the batch for done, the chain of manifests does not, and this query takes no other.
+            given_up.set()
+            failed(name, error)
         except BaseException as error:
             failed(name, error)
             raise

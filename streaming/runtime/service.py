@@ -183,7 +183,7 @@ class Service:
     def _tick(self) -> None:
         """Restart what has failed, let timeouts pass, remove what nobody needs any more."""
         for name, running in list(self._running.items()):
-            if not running.query.query.isActive:
+            if name in self._failed or not running.query.query.isActive:
                 self._revive(name, running)
         integrator = self._running.get(IntegratorStage.name)
         if self._error is not None or integrator is None:

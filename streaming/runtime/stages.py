@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from streaming.algebra.duck import DuckEvaluator
+from streaming.algebra.evaluator import Limits
 from streaming.config import Config
 from streaming.merge.batching import GREEDY, NONE
 from streaming.merge.machine import MergeMachine
 from streaming.metrics import Metrics
+from streaming.runtime.evaluators import Evaluators
 from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.kafka import Topics
 from streaming.runtime.maintaining import ViewStage
@@ -19,8 +20,7 @@ from streaming.runtime.merging import MergeStage
 from streaming.runtime.plan import Pipeline
 from streaming.sources.held import Load, Stage
 from streaming.sources.intake import Intake
-from streaming.viewmanagers.base import Codec, ViewSpec
-from streaming.viewmanagers.replica import ReplicaManager
+from streaming.viewmanagers.base import ViewSpec
 from streaming.warehouse.options import WriterOptions
 from streaming.warehouse.table import ViewTable
 from streaming.warehouse.updates import UpdatesWriter
@@ -75,13 +75,15 @@ def build_stages(
 
     integrator = IntegratorStage(make_intake, updates, topics, relations_of, metrics, warehouse)
 
-    def make_manager(spec: ViewSpec, codec: Codec) -> ReplicaManager:
-        return ReplicaManager(spec, DuckEvaluator(spec.tree), codec)
-
     views = [
         ViewStage(
             ViewSpec(view.name, pipeline.group_of(view.name), view.tree),
-            make_manager,
+            Evaluators(
+                view.tree,
+                spark,
+                warehouse / "_state" / f"view-{view.name}" / "spark",
+                Limits(config.limits.driver_rows),
+            ),
             warehouse,
             topics.actions(pipeline.group_of(view.name)),
             metrics,

@@ -70,7 +70,7 @@ def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
             undo.callback(stack.stop)
             stack.start()
         shared = Bank(stack, {k: v for k, v in stack.environment.items() if "WAREHOUSE" not in k})
-        with shared.at_work(rate=30) as workload:
+        with shared.at_work(rate=15) as workload:
             until(lambda: workload.counters.total() > 30, "work before capture")
             stack.stack.capture()
         yield shared

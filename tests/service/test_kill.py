@@ -88,4 +88,4 @@ def test_killed_at_any_moment_the_views_and_the_record_come_out_whole(
         bank.rests(pipeline, service)
         assert service.stops() == 0
     assert pipeline.epochs()[-1].generation == KILLS + 2
-    assert_proved(pipeline, bank.dsns, bank.bootstrap)
+    assert_proved(pipeline, bank.dsns, bank.bootstrap, sample=300)

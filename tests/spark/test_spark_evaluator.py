@@ -72,7 +72,7 @@ def test_spark_equals_duckdb_equals_recomputation_on_random_views(
 ) -> None:
     @seed(20260101)
     @settings(
-        max_examples=8,
+        max_examples=6,
         deadline=None,
         database=None,
         phases=[Phase.generate],
@@ -124,7 +124,7 @@ ROW = (
     2**62,
     -3,
     Decimal("12345678.91"),
-    Decimal("-123456789012345678901234.0123456789"),
+    Decimal("-1234567890123456.0123456789"),
     0.1,
     "häß",
     b"\x00\xff",

@@ -49,6 +49,7 @@ class DuckState:
         self._groups = {j: 0 for j in self.totals}
         self.db = duckdb.connect(":memory:")
         self.db.execute(f"SET threads = {threads}; SET TimeZone = 'UTC'")
+        self._in_use = threads
         self.db.execute("SET preserve_insertion_order = false")
         if memory is not None:
             self.db.execute(f"SET memory_limit = '{memory}'")
@@ -64,6 +65,12 @@ class DuckState:
             keys = list(zip(key_names(aggregate), types, strict=True))
             columns = ", ".join(f"{n} {t}" for n, t in keys + total_columns(aggregate, "duckdb"))
             self.db.execute(f"CREATE TABLE t{j} ({columns}, _hash UBIGINT)")
+
+    def use_threads(self, threads: int) -> None:
+        """For the next statements."""
+        if threads != self._in_use:
+            self.db.execute(f"SET threads = {threads}")
+            self._in_use = threads
 
     # Statements -----------------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ class ViewStage:
         self._inbox = Inbox()
         self.suspended: dict[str, str] | None = None
         self._manager = self._new_manager()
-        self._control: dict[str, Any] = self._manager.snapshot()
+        self._control: Mapping[str, Any] = self._manager.snapshot()
         self.handled = -1
         """The last number of a durable manifest."""
 
@@ -76,8 +76,8 @@ class ViewStage:
         self._kept_before = frozenset(_files(self._checkpoint))
         self._since_checkpoint = 0
         self._manager = self._new_manager()
-        self._control = dict(snapshot["control"]) if snapshot else self._manager.snapshot()
-        self.handled = int(self._control["number"])
+        self._control = snapshot["control"] if snapshot else self._manager.snapshot()
+        self.handled = int(snapshot["control"]["number"]) if snapshot else -1
         if snapshot is None or self.suspended is not None:
             return
         number = self.handled

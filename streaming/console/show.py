@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from streaming.runtime.status import PipelineStatus
     from streaming.verify import Verdict
 
+_SHOWN_RECORDS = 20
+"""Bad records that `status` lists at most."""
+
 
 def plan_table(pipeline: Pipeline) -> Table:
     """One row per view."""
@@ -38,9 +41,6 @@ def plan_table(pipeline: Pipeline) -> Table:
             ", ".join(view.relations),
         )
     return table
-
-
-_SHOWN_RECORDS = 20
 
 
 def status_table(status: PipelineStatus) -> Table:

@@ -24,7 +24,7 @@ from streaming.runtime.step import Stepper
 
 _MESSAGES_PER_BATCH = 200
 """Of the pipeline's own topics; a message can be some megabytes."""
-_COLUMNS = ("topic", "partition", "offset", "key", "value")
+_COLUMNS = ("topic", "partition", "offset", "value")
 
 
 @dataclass
@@ -35,9 +35,12 @@ class StageQuery:
     stepper: Stepper
     query: StreamingQuery
     checkpoint: str
+    given_up: threading.Event
+    """Set once the query takes no batch any more."""
 
     def stop(self) -> None:
         """Stop the query (the batch under way ends first) and drop its checkpoint."""
+        self.given_up.set()
         self.query.stop()
         with self.stepper.lock:
             # Python's part of the last batch may outlive the query that called it.
@@ -55,6 +58,7 @@ def start_query(
     seconds: Histogram,
     *,
     headers: bool,
+    unlimited: Sequence[str] = (),
 ) -> StageQuery:
     """Start a stage's query after what its manifests have consumed.
 
@@ -62,23 +66,28 @@ def start_query(
         seconds: observes each batch, reading included.
         failed: told the stage's name and the error when a step raises.
         headers: whether the topics are the pipeline's own (messages with headers).
+        unlimited: topics read whole in every batch. Spark shares a batch's limit out by what lies in
+            each topic, so a topic of ten notifications would take as many batches as the largest.
     """
     name = stepper.stage.name
-    columns = (*_COLUMNS, "headers") if headers else _COLUMNS
-    stream = (
-        spark.readStream.format("kafka")
-        .options(**spark_options(config))
-        .option("subscribe", ",".join(topics))
-        .option("startingOffsets", json.dumps(broker.starting_offsets(topics, stepper.offsets)))
-        .option(
-            "maxOffsetsPerTrigger",
-            str(_MESSAGES_PER_BATCH if headers else config.limits.offsets_per_batch),
-        )
-        .option("includeHeaders", str(headers).lower())
-        .load()
-        .select(*columns)
-    )
 
+    def stream(names: Sequence[str], limit: int | None) -> DataFrame:
+        starting = broker.starting_offsets(names, stepper.offsets)
+        reader = (
+            spark.readStream.format("kafka")
+            .options(**spark_options(config))
+            .option("subscribe", ",".join(names))
+            .option("startingOffsets", json.dumps(starting))
+            .option("includeHeaders", str(headers).lower())
+        )
+        if limit is not None:
+            reader = reader.option("maxOffsetsPerTrigger", str(limit))
+        return reader.load().select(*_COLUMNS, *(["headers"] if headers else []))
+
+    limit = _MESSAGES_PER_BATCH if headers else config.limits.offsets_per_batch
+    source = stream(topics, limit)
+    if unlimited:
+        source = source.union(stream(unlimited, None))
     given_up = threading.Event()
 
     def step(batch: DataFrame, _: int) -> None:
@@ -93,15 +102,17 @@ def start_query(
             given_up.set()
             failed(name, error)
         except BaseException as error:
+            if given_up.is_set():
+                return  # stopped: Spark has cancelled what the batch was reading
             failed(name, error)
             raise
 
     checkpoint = tempfile.mkdtemp(prefix="fresco-checkpoint-")
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
     query = (
-        stream.writeStream.foreachBatch(step)
+        source.writeStream.foreachBatch(step)
         .queryName(name)
         .option("checkpointLocation", checkpoint)
         .start()
     )
-    return StageQuery(name, stepper, query, checkpoint)
+    return StageQuery(name, stepper, query, checkpoint, given_up)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,15 +78,15 @@ def test_killed_at_any_moment_the_views_and_the_record_come_out_whole(
     print(f"FRESCO_KILL_SEED={seed}", *kills, sep="\n  ")
     assert len(kills) >= 10
     pipeline = make_pipeline("killed")
-    with bank.at_work(rate=10, seed=seed):
-        for kill in kills:
-            with pipeline.running() as service:
-                await_moment(kill, pipeline, service)
-        with pipeline.running() as service:
-            last = pipeline.newest()
-            until(lambda: pipeline.newest() != last, "an epoch after the last start", alive=service)
-    with pipeline.running() as service:
+    with ExitStack() as last:
+        with bank.at_work(rate=10, seed=seed):
+            for kill in kills:
+                with pipeline.running() as service:
+                    await_moment(kill, pipeline, service)
+            service = last.enter_context(pipeline.running())
+            before = pipeline.newest()
+            until(lambda: pipeline.newest() != before, "an epoch of the last start", alive=service)
         bank.rests(pipeline, service)
         assert service.stops() == 0
-    assert pipeline.epochs()[-1].generation == KILLS + 2
+    assert pipeline.epochs()[-1].generation > sum(kill.moment in PLACES for kill in kills)
     assert_proved(pipeline, bank.dsns, bank.bootstrap, sample=300)

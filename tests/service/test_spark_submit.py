@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -60,9 +61,13 @@ def submitted(
     make_pipeline: Callable[[str], Pipeline], tmp_path: Path
 ) -> Iterator[tuple[Pipeline, Process]]:
     pipeline = make_pipeline("submitted")
-    submit = Process(
-        submit_command(pipeline, tmp_path), tmp_path / "submit.log", pipeline.environment
-    )
+    # The driver's Python is the one that Fresco is installed in.
+    environment = {
+        **pipeline.environment,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+    }
+    submit = Process(submit_command(pipeline, tmp_path), tmp_path / "submit.log", environment)
     try:
         yield pipeline, submit
     finally:

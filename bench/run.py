@@ -15,6 +15,9 @@ import os
 import platform
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,7 @@ from kafka import KafkaConsumer, TopicPartition
 from rich.console import Console
 
 from bench.floor import floor_seconds
-from streaming.config import load_config
+from streaming.config import Config, load_config
 from streaming.demo import BANK, BankStack
 from streaming.embedded.bank import bulk_transfers
 from streaming.embedded.description import DATABASES
@@ -36,7 +39,6 @@ from streaming.runtime.service import Service
 from streaming.runtime.session import spark_session, versions
 from streaming.warehouse.updates import UpdatesReader
 
-GROUP = "bank"
 FILL_SECONDS = 600.0
 RUN_SECONDS = 900.0
 
@@ -67,28 +69,28 @@ def main() -> None:
 def measure(
     bank: BankStack, console: Console, transfers: int, seconds: int, rate: float
 ) -> dict[str, Any]:
-    """All figures of one run."""
+    """All figures of one run.
+
+    The backlog is worked off twice, as the floor is measured twice, and the shorter counts for both:
+    the first pass of either is the JVM compiling itself.
+    """
     config = load_config(BANK)
     jars = [str(jar) for jar in spark_jars()]
     console.print(f"filling the topics with {transfers} transfers")
     filled = fill(bank, transfers)
+    marker = Marker.put(dsns(bank))
     spark = spark_session(config, jars=jars)
-    console.print("measuring the floor")
     floor, events = floor_seconds(spark, bank.stack.bootstrap)
     console.print(f"floor {floor:.1f} s for {events} events; now Fresco")
-    marker = Marker.put(dsns(bank))
-    service = Service(config, jars=jars)
-    began = time.perf_counter()
-    service.start()
-    started = time.perf_counter()
-    try:
-        wait(lambda: marker.reflected(bank.warehouse), RUN_SECONDS)
-        done = time.perf_counter()
-        console.print(f"backlog in {done - started:.1f} s; freshness for {seconds} s")
-        fresh = freshness(bank, seconds, rate)
-    finally:
-        service.stop()
-    row_events = 2 * transfers
+    passes: list[Pass] = []
+    fresh: dict[str, Any] = {}
+    for name in ("cold", "warm"):
+        with running(config, bank.folder / name, name, jars) as service:
+            passes.append(backlog(service, marker))
+            console.print(f"{name}: {passes[-1].seconds:.1f} s")
+            if name == "warm":
+                fresh = freshness(bank, service, seconds, rate)
+    best = min(passes, key=lambda one: one.seconds)
     return {
         "machine": {
             "cores": os.cpu_count(),
@@ -101,15 +103,42 @@ def measure(
             "events": events,
             "fill_s": filled,
             "floor_s": floor,
-            "floor_row_events_per_s": row_events / floor,
-            "fresco_s": done - started,
-            "fresco_row_events_per_s": row_events / (done - started),
-            "start_s": started - began,
-            "share_of_floor": floor / (done - started),
-            "stages": stage_seconds(service),
+            "floor_row_events_per_s": 2 * transfers / floor,
+            "fresco_s": best.seconds,
+            "fresco_first_s": passes[0].seconds,
+            "fresco_row_events_per_s": 2 * transfers / best.seconds,
+            "share_of_floor": floor / best.seconds,
+            "stages": best.stages,
         },
         "freshness": fresh,
     }
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One working off of the backlog: seconds from running queries to the last commit."""
+
+    seconds: float
+    stages: dict[str, float]
+
+
+@contextmanager
+def running(config: Config, folder: Path, name: str, jars: list[str]) -> Iterator[Service]:
+    """A service in this process, with a warehouse and topics of its own."""
+    own = config.model_copy(update={"pipeline": name, "warehouse": folder})
+    service = Service(own, jars=jars)
+    service.start()
+    try:
+        yield service
+    finally:
+        service.stop()
+
+
+def backlog(service: Service, marker: Marker) -> Pass:
+    """Wait until the views reflect the whole backlog."""
+    began = time.perf_counter()
+    wait(lambda: marker.reflected(service.config.warehouse), RUN_SECONDS)
+    return Pass(time.perf_counter() - began, stage_seconds(service))
 
 
 def dsns(bank: BankStack) -> dict[str, str]:
@@ -141,16 +170,17 @@ def _count(bank: BankStack) -> int:
     return total
 
 
-def freshness(bank: BankStack, seconds: int, rate: float) -> dict[str, Any]:
+def freshness(bank: BankStack, service: Service, seconds: int, rate: float) -> dict[str, Any]:
     """Seconds from each transaction's source commit to the first epoch that covers it."""
-    first = Warehouse(bank.warehouse).epochs(GROUP)[-1].frontier
+    warehouse, group = service.config.warehouse, service.config.pipeline
+    first = Warehouse(warehouse).epochs(group)[-1].frontier
     workload = Workload(dsns(bank), rate=rate, seed=7, say=lambda line: None).start()
     time.sleep(seconds)
     workload.stop()
     marker = Marker.put(dsns(bank))
-    wait(lambda: marker.reflected(bank.warehouse), RUN_SECONDS)
-    epochs = Warehouse(bank.warehouse).epochs(GROUP)
-    map_ = UpdatesReader(str(bank.warehouse)).transactions(first, 1 << 62)
+    wait(lambda: marker.reflected(warehouse), RUN_SECONDS)
+    epochs = Warehouse(warehouse).epochs(group)
+    map_ = UpdatesReader(str(warehouse)).transactions(first, 1 << 62)
     numbers = map_["number"].to_numpy()
     committed = map_["committed_ms"].to_numpy()
     frontiers = np.array([epoch.frontier for epoch in epochs])
@@ -207,6 +237,9 @@ def table(figures: dict[str, Any]) -> str:
         f"| Fresco: topics to committed Delta | {backlog['fresco_s']:.1f} | "
         f"{backlog['fresco_row_events_per_s']:,.0f} |",
         f"| share of the floor | {backlog['share_of_floor']:.0%} | |",
+        "",
+        f"The shorter of two passes for each; Fresco's first, on a cold JVM: "
+        f"{backlog['fresco_first_s']:.1f} s.",
         "",
         f"Seconds in steps, by stage: {backlog['stages']}",
         "",

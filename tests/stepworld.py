@@ -147,7 +147,8 @@ class Counting:
             return None
         messages, rows = [], []
         self.sequence += 1
-        for record in records.to_pylist():
+        by_place = [(name, "ascending") for name in ("topic", "partition", "offset")]
+        for record in records.sort_by(by_place).to_pylist():
             self.count += 1
             self.total += record["value"]
             row = [self.count, record["partition"], record["value"], self.total]

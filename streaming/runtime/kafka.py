@@ -170,6 +170,16 @@ class Broker:
             for number in sorted(self._consumer.partitions_for_topic(topic) or ())
         ]
 
+    def lags(self, topics: Iterable[str], consumed: Mapping[str, int]) -> dict[str, int]:
+        """Records in each topic that are not consumed yet."""
+        partitions = self.partitions(topics)
+        earliest = self._consumer.beginning_offsets(partitions)
+        lags = dict.fromkeys(topics, 0)
+        for partition, end in self._consumer.end_offsets(partitions).items():
+            key = f"{partition.topic}:{partition.partition}"
+            lags[partition.topic] += end - consumed.get(key, earliest[partition])
+        return lags
+
     def starting_offsets(
         self, topics: Iterable[str], consumed: Mapping[str, int]
     ) -> dict[str, dict[str, int]]:
@@ -262,13 +272,16 @@ class Inbox:
         return {key: list(value) for key, value in self._seen.items()}
 
     def take(self, records: pa.Table) -> list[Message]:
-        """The new messages of records with columns topic, partition, offset, value, headers.
+        """The new messages of records (topic, partition, offset, value, headers), topic by topic.
 
         Raises:
             FrescoError: KAFKA_SEQUENCE_GAP, KAFKA_MESSAGE_DAMAGED; nothing counts as seen then.
         """
         seen = {key: list(value) for key, value in self._seen.items()}
         taken = []
+        records = records.sort_by(
+            [(name, "ascending") for name in ("topic", "partition", "offset")]
+        )
         columns = (
             records.column(name).to_pylist()
             for name in ("topic", "partition", "offset", "value", "headers")

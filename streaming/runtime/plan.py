@@ -45,12 +45,9 @@ class Pipeline:
         for source in self.sources:
             if source.transactions == "metadata":
                 topics.add(source.transaction_topic)
-        return frozenset(topics) | self.notification_topics
-
-    @property
-    def notification_topics(self) -> frozenset[str]:
-        """Those of them that tell when snapshots are complete."""
-        return frozenset(one.notification_topic for one in self.sources if one.snapshot)
+            if source.snapshot:
+                topics.add(source.notification_topic)
+        return frozenset(topics)
 
     def view(self, name: str) -> ViewSpec:
         """A view by name."""

@@ -6,11 +6,12 @@ lives no longer than the query: the chain of manifests is the truth (`step`), so
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import Histogram
@@ -24,6 +25,8 @@ from streaming.runtime.step import Stepper
 
 _MESSAGES_PER_BATCH = 200
 """Of the pipeline's own topics; a message can be some megabytes."""
+_SMALL_SHARE = 40
+"""A topic is small while its lag is at most this part of a batch's limit."""
 _COLUMNS = ("topic", "partition", "offset", "value")
 
 
@@ -58,7 +61,6 @@ def start_query(
     seconds: Histogram,
     *,
     headers: bool,
-    unlimited: Sequence[str] = (),
 ) -> StageQuery:
     """Start a stage's query after what its manifests have consumed.
 
@@ -66,28 +68,26 @@ def start_query(
         seconds: observes each batch, reading included.
         failed: told the stage's name and the error when a step raises.
         headers: whether the topics are the pipeline's own (messages with headers).
-        unlimited: topics read whole in every batch. Spark shares a batch's limit out by what lies in
-            each topic, so a topic of ten notifications would take as many batches as the largest.
     """
     name = stepper.stage.name
 
-    def stream(names: Sequence[str], limit: int | None) -> DataFrame:
+    limit = _MESSAGES_PER_BATCH if headers else config.limits.offsets_per_batch
+
+    def stream(names: Sequence[str]) -> DataFrame:
         starting = broker.starting_offsets(names, stepper.offsets)
         reader = (
             spark.readStream.format("kafka")
             .options(**spark_options(config))
             .option("subscribe", ",".join(names))
             .option("startingOffsets", json.dumps(starting))
+            .option("maxOffsetsPerTrigger", str(limit))
             .option("includeHeaders", str(headers).lower())
         )
-        if limit is not None:
-            reader = reader.option("maxOffsetsPerTrigger", str(limit))
         return reader.load().select(*_COLUMNS, *(["headers"] if headers else []))
 
-    limit = _MESSAGES_PER_BATCH if headers else config.limits.offsets_per_batch
-    source = stream(topics, limit)
-    if unlimited:
-        source = source.union(stream(unlimited, None))
+    small, large = _by_lag(broker.lags(topics, stepper.offsets), limit)
+    source = functools.reduce(DataFrame.union, [stream(names) for names in (small, large) if names])
+
     given_up = threading.Event()
 
     def step(batch: DataFrame, _: int) -> None:
@@ -116,3 +116,13 @@ def start_query(
         .start()
     )
     return StageQuery(name, stepper, query, checkpoint, given_up)
+
+
+def _by_lag(lags: Mapping[str, int], limit: int) -> tuple[list[str], list[str]]:
+    """Topics with little to read, and those with a backlog: read by a source each.
+
+    Spark shares a batch's limit out by what lies in each topic. Beside a large backlog, a topic of
+    ten notifications would take as many batches as the backlog, and everything would wait for it.
+    """
+    small = sorted(topic for topic, lag in lags.items() if lag <= limit // _SMALL_SHARE)
+    return small, sorted(set(lags) - set(small))

@@ -146,9 +146,7 @@ class Service:
             self._run_stage(stage, (topics.rel(group), topics.actions(group)), True)
         for view in self._stages.views:
             self._run_stage(view, (topics.updates(view.spec.group),), True)
-        self._unlimited = tuple(sorted(pipeline.notification_topics))
-        rows = tuple(sorted(pipeline.source_topics - pipeline.notification_topics))
-        self._run_stage(self._stages.integrator, rows, False)
+        self._run_stage(self._stages.integrator, tuple(sorted(pipeline.source_topics)), False)
 
     def _run_stage(self, stage: Stage, topics: tuple[str, ...], headers: bool) -> None:
         query = self._query(stage, topics, headers)
@@ -167,7 +165,6 @@ class Service:
             self._note_failure,
             self.metrics.batch_seconds.labels(stage.name),
             headers=headers,
-            unlimited=() if headers else self._unlimited,
         )
 
     def _serve_metrics(self) -> None:

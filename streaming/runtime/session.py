@@ -27,14 +27,14 @@ _PROPERTIES = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.streaming.pollingDelay": "20ms",
+    "spark.sql.streaming.pollingDelay": "50ms",
     "spark.sql.streaming.minBatchesToRetain": "2",
     # Spark's own checkpoint is only a hint here (`step`): without the default manager's shell calls
     # and checksum files a batch's two log writes take 25 ms instead of 126.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_MANAGER,
     "spark.sql.streaming.numRecentProgressUpdates": "5",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.driver.maxResultSize": "4g",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.log.level": "ERROR",

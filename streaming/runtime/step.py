@@ -199,10 +199,7 @@ class Stepper:
 
 
 def unseen(records: pa.Table, offsets: Mapping[str, int]) -> tuple[pa.Table, dict[str, int]]:
-    """Records at or above the consumed offsets, and the offsets after them.
-
-    Records come back ordered by (topic, partition, offset).
-    """
+    """Records at or above the consumed offsets, in the order they came, and the offsets after them."""
     following = dict(offsets)
     if records.num_rows == 0:
         return records, following
@@ -222,9 +219,7 @@ def unseen(records: pa.Table, offsets: Mapping[str, int]) -> tuple[pa.Table, dic
         following[key] = max(following.get(key, 0), high + 1)
     if stale:
         records = records.filter(_fresh(records, offsets))
-    return records.sort_by(
-        [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
-    ), following
+    return records, following
 
 
 def _fresh(records: pa.Table, offsets: Mapping[str, int]) -> pa.Array:

@@ -59,6 +59,10 @@ def test_messages_come_in_the_order_of_the_topic() -> None:
     assert taken(Inbox(), record(1), record(2), record(3)) == [1, 2, 3]
 
 
+def test_records_are_put_into_the_order_of_the_topic_first() -> None:
+    assert taken(Inbox(), record(3), record(1), record(2)) == [1, 2, 3]
+
+
 def test_a_repeated_message_is_dropped_within_a_batch_and_after_it() -> None:
     inbox = Inbox()
     assert taken(inbox, record(1), record(1), record(2), record(1), record(2)) == [1, 2]

@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from streaming.errors import FrescoError
 from streaming.messages import Rel
-from streaming.runtime.kafka import Inbox, headers
+from streaming.runtime.inbox import Inbox
+from streaming.runtime.kafka import headers
 from streaming.runtime.step import (
     Fence,
     Manifest,

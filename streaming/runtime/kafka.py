@@ -1,8 +1,7 @@
 """The pipeline's own topics: their names, how they are made and checked, and how messages travel.
 
 Every topic between stages has one partition, so that each producer's messages stay in order; they
-are few (about one per batch) and small. Producers may repeat a message after a crash; `Inbox` drops
-what it has seen, by (producer, sequence), and reports what is missing.
+are few (about one per batch) and small. What comes out of them goes through an `inbox`.
 """
 
 from __future__ import annotations
@@ -10,17 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import pyarrow as pa
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, TopicAlreadyExistsError
-from pydantic import ValidationError
 
 from streaming.config import Config
 from streaming.errors import FrescoError
-from streaming.messages import FORMAT_VERSION, Message, decode
+from streaming.messages import FORMAT_VERSION
 from streaming.runtime.step import Outgoing
 
 MAX_MESSAGE_BYTES = 8 << 20
+_BOOTSTRAP_MS = 10_000
+_PYTHON_NAMES = {
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+}
+"""kafka-python's names where they are not the property's with underscores."""
 
 
 class Topics:
@@ -44,25 +48,36 @@ class Topics:
 
 
 def client_options(config: Config) -> dict[str, Any]:
-    """Arguments of every kafka-python client: `security.protocol` as `security_protocol`."""
-    options: dict[str, Any] = {}
-    for key, secret in config.kafka.options.items():
-        value = secret.get_secret_value()
-        options[key.replace(".", "_")] = int(value) if key.endswith(".ms") else value
+    """Keyword arguments of every kafka-python client; `security.protocol` is `security_protocol`."""
+    given = {key: value.get_secret_value() for key, value in config.kafka.options.items()}
+    options: dict[str, Any] = {"bootstrap_timeout_ms": _BOOTSTRAP_MS}
+    for key, value in given.items():
+        number = key.endswith(".ms")
+        options[_PYTHON_NAMES.get(key, key.replace(".", "_"))] = int(value) if number else value
     return {"bootstrap_servers": config.kafka.bootstrap.split(","), **options}
 
 
 def spark_options(config: Config) -> dict[str, str]:
-    """Options of Spark's Kafka source for the same cluster; small fetch waits for freshness."""
-    options = {
-        f"kafka.{key}": value.get_secret_value() for key, value in config.kafka.options.items()
-    }
+    """Options of Spark's Kafka source for the same cluster; small fetch waits for freshness.
+
+    The Java client takes a user's name and password inside `sasl.jaas.config` only.
+    """
+    given = {key: value.get_secret_value() for key, value in config.kafka.options.items()}
+    name, password = given.pop("sasl.username", None), given.pop("sasl.password", None)
+    if name is not None and password is not None:
+        scram = given.get("sasl.mechanism", "PLAIN").startswith("SCRAM")
+        module = "scram.ScramLoginModule" if scram else "plain.PlainLoginModule"
+        quoted = [value.replace("\\", "\\\\").replace('"', '\\"') for value in (name, password)]
+        given["sasl.jaas.config"] = (
+            f"org.apache.kafka.common.security.{module} required "
+            f'username="{quoted[0]}" password="{quoted[1]}";'
+        )
     return {
         "kafka.bootstrap.servers": config.kafka.bootstrap,
         "kafka.fetch.max.wait.ms": "10",
         "kafka.isolation.level": "read_committed",
         "failOnDataLoss": "true",
-        **options,
+        **{f"kafka.{key}": value for key, value in given.items()},
     }
 
 
@@ -259,67 +274,3 @@ def headers(
         "last": message.last,
     }
     return [(key, str(value).encode()) for key, value in fields.items()]
-
-
-class Inbox:
-    """What a stage has seen of each producer: drops repeats, refuses gaps and old generations."""
-
-    def __init__(self, seen: Mapping[str, Any] | None = None) -> None:
-        self._seen: dict[str, list[int]] = {key: list(value) for key, value in (seen or {}).items()}
-
-    def snapshot(self) -> dict[str, list[int]]:
-        """ "topic producer" -> [generation, sequence]."""
-        return {key: list(value) for key, value in self._seen.items()}
-
-    def take(self, records: pa.Table) -> list[Message]:
-        """The new messages of records (topic, partition, offset, value, headers), topic by topic.
-
-        Raises:
-            FrescoError: KAFKA_SEQUENCE_GAP, KAFKA_MESSAGE_DAMAGED; nothing counts as seen then.
-        """
-        seen = {key: list(value) for key, value in self._seen.items()}
-        taken = []
-        records = records.sort_by(
-            [(name, "ascending") for name in ("topic", "partition", "offset")]
-        )
-        columns = (
-            records.column(name).to_pylist()
-            for name in ("topic", "partition", "offset", "value", "headers")
-        )
-        for topic, partition, offset, value, header_list in zip(*columns, strict=True):
-            where = f"topic {topic}, partition {partition}, offset {offset}"
-            try:
-                fields = {item["key"]: item["value"].decode() for item in header_list}
-                key = f"{topic} {fields['producer']}"
-                generation, sequence = int(fields["generation"]), int(fields["sequence"])
-                if int(fields["format"]) != FORMAT_VERSION:
-                    raise ValueError(f"its header says format {fields['format']}")
-            except (AttributeError, TypeError, KeyError, ValueError) as error:
-                raise _damaged(where, error) from error
-            last_generation, last = seen.get(key, [0, 0])
-            if sequence <= last or generation < last_generation:
-                continue
-            if sequence > last + 1:
-                raise FrescoError(
-                    "KAFKA_SEQUENCE_GAP",
-                    f"message {sequence} of {fields['producer']} follows {last}",
-                    where=where,
-                    todo="a message was deleted from the topic; restore it, or "
-                    "rebuild the pipeline in an empty warehouse",
-                )
-            try:
-                taken.append(decode(value))
-            except ValidationError as error:
-                raise _damaged(where, error.errors()[0]["msg"]) from error
-            seen[key] = [generation, sequence]
-        self._seen = seen
-        return taken
-
-
-def _damaged(where: str, error: Exception | str) -> FrescoError:
-    return FrescoError(
-        "KAFKA_MESSAGE_DAMAGED",
-        f"not a message of format {FORMAT_VERSION}: {error}",
-        where=where,
-        todo="something else writes to a topic of the pipeline; stop it and remove the record",
-    )

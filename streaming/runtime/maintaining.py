@@ -25,7 +25,7 @@ from streaming.messages import ActionList, RelRun, Rows, Suspend, Updates
 from streaming.metrics import Metrics
 from streaming.rows import locate, pack
 from streaming.runtime.evaluators import Evaluators
-from streaming.runtime.kafka import Inbox
+from streaming.runtime.inbox import Inbox
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import Manifest, StepResult
 from streaming.viewmanagers.base import Codec, ViewSpec

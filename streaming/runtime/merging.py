@@ -21,7 +21,7 @@ from streaming.merge.machine import MergeMachine
 from streaming.messages import Rel, Rows, Updates
 from streaming.metrics import Metrics
 from streaming.rows import unpack
-from streaming.runtime.kafka import Inbox
+from streaming.runtime.inbox import Inbox
 from streaming.runtime.step import Manifest, StepResult
 from streaming.warehouse.epoch import Epoch, merge_runs
 from streaming.warehouse.upkeep import Upkeep

@@ -94,6 +94,7 @@ def test_client_properties_reach_every_client() -> None:
     made = config(bootstrap="a:1,b:2", options=options)
     assert client_options(made) == {
         "bootstrap_servers": ["a:1", "b:2"],
+        "bootstrap_timeout_ms": 10_000,
         "security_protocol": "SSL",
         "request_timeout_ms": 900,
     }
@@ -102,3 +103,16 @@ def test_client_properties_reach_every_client() -> None:
     assert spark["kafka.security.protocol"] == "SSL"
     assert spark["kafka.isolation.level"] == "read_committed"
     assert spark["failOnDataLoss"] == "true"
+
+
+def test_a_user_and_password_are_given_to_each_client_in_its_own_way() -> None:
+    made = config(
+        options={"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "u", "sasl.password": 'p"'}
+    )
+    python, spark = client_options(made), spark_options(made)
+    assert (python["sasl_plain_username"], python["sasl_plain_password"]) == ("u", 'p"')
+    assert spark["kafka.sasl.jaas.config"] == (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        'username="u" password="p\\"";'
+    )
+    assert not {"kafka.sasl.username", "kafka.sasl.password"} & set(spark)

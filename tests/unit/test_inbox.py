@@ -9,7 +9,8 @@ import pytest
 
 from streaming.errors import FrescoError
 from streaming.messages import Message, Suspend, encode
-from streaming.runtime.kafka import Inbox, headers
+from streaming.runtime.inbox import Inbox
+from streaming.runtime.kafka import headers
 from streaming.runtime.step import Outgoing
 
 TOPIC = "bank.actions.bank"

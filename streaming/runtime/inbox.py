@@ -1,0 +1,80 @@
+"""What a stage takes from its topics: each producer's messages once and in order (DESIGN 9).
+
+Producers may repeat messages after a crash, and a paused one may send late: what was seen is dropped
+by (producer, sequence), and what is missing is reported, never passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from streaming.errors import FrescoError
+from streaming.messages import FORMAT_VERSION, Message, decode
+
+
+class Inbox:
+    """What a stage has seen of each producer: drops repeats, refuses gaps and old generations."""
+
+    def __init__(self, seen: Mapping[str, Any] | None = None) -> None:
+        self._seen: dict[str, list[int]] = {key: list(value) for key, value in (seen or {}).items()}
+
+    def snapshot(self) -> dict[str, list[int]]:
+        """ "topic producer" -> [generation, sequence]."""
+        return {key: list(value) for key, value in self._seen.items()}
+
+    def take(self, records: pa.Table) -> list[Message]:
+        """The new messages of records (topic, partition, offset, value, headers), topic by topic.
+
+        Raises:
+            FrescoError: KAFKA_SEQUENCE_GAP, KAFKA_MESSAGE_DAMAGED; nothing counts as seen then.
+        """
+        seen = {key: list(value) for key, value in self._seen.items()}
+        taken = []
+        records = records.sort_by(
+            [(name, "ascending") for name in ("topic", "partition", "offset")]
+        )
+        columns = (
+            records.column(name).to_pylist()
+            for name in ("topic", "partition", "offset", "value", "headers")
+        )
+        for topic, partition, offset, value, header_list in zip(*columns, strict=True):
+            where = f"topic {topic}, partition {partition}, offset {offset}"
+            try:
+                fields = {item["key"]: item["value"].decode() for item in header_list}
+                key = f"{topic} {fields['producer']}"
+                generation, sequence = int(fields["generation"]), int(fields["sequence"])
+                if int(fields["format"]) != FORMAT_VERSION:
+                    raise ValueError(f"its header says format {fields['format']}")
+            except (AttributeError, TypeError, KeyError, ValueError) as error:
+                raise _damaged(where, error) from error
+            last_generation, last = seen.get(key, [0, 0])
+            if sequence <= last or generation < last_generation:
+                continue
+            if sequence > last + 1:
+                raise FrescoError(
+                    "KAFKA_SEQUENCE_GAP",
+                    f"message {sequence} of {fields['producer']} follows {last}",
+                    where=where,
+                    todo="a message was deleted from the topic; restore it, or "
+                    "rebuild the pipeline in an empty warehouse",
+                )
+            try:
+                taken.append(decode(value))
+            except ValidationError as error:
+                raise _damaged(where, error.errors()[0]["msg"]) from error
+            seen[key] = [generation, sequence]
+        self._seen = seen
+        return taken
+
+
+def _damaged(where: str, error: Exception | str) -> FrescoError:
+    return FrescoError(
+        "KAFKA_MESSAGE_DAMAGED",
+        f"not a message of format {FORMAT_VERSION}: {error}",
+        where=where,
+        todo="something else writes to a topic of the pipeline; stop it and remove the record",
+    )

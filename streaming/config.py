@@ -138,7 +138,6 @@ class Config(Section):
     sources: dict[Name, Source]
     grouping: Literal["single", "disjoint"] = "single"
     transactions_span: list[list[str]] = Field(default_factory=list)
-    on_span: Literal["halt", "warn"] = "halt"
     batching: Literal["greedy", "none"] = "greedy"
     metrics: Metrics = Metrics()
     limits: Limits = Limits()

@@ -238,8 +238,3 @@ def avg_type(type_: str) -> str | None:
         return "double"
     parts = decimal_parts(type_)
     return bounded(parts[0] + 4, parts[1] + 4) if parts else None
-
-
-def comparable(type_: str) -> bool:
-    """Every supported type has an order and an equality."""
-    return type_ in _ARROW or is_decimal(type_)

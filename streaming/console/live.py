@@ -13,7 +13,7 @@ from rich.table import Table
 
 from streaming.embedded.naive import NaiveSum
 from streaming.errors import FrescoError
-from streaming.readers import Warehouse
+from streaming.readers import Snapshot, Warehouse
 from streaming.warehouse.epoch import Epoch
 
 _SUMS = {"balance": "balance", "branch_total": "total", "total": "total"}
@@ -38,44 +38,43 @@ class LiveBoard:
         self._fresh: deque[float] = deque(maxlen=_RECENT)
         self._naive_range = [Decimal(0), Decimal(0)]
         self._first: Decimal | None = None
+        self._naive_wrong = 0
         self.states = 0
         self.moved = 0
-        self.disagreed = 0
 
     def refresh(self) -> bool:
-        """Read the newest published state, all views at once; False before there is one."""
+        """Look at every state published since the last look; False before there is one."""
+        warehouse = Warehouse(self._path)
         try:
-            warehouse = Warehouse(self._path)
-            snapshot = warehouse.snapshot(warehouse.views())
+            newest = warehouse.snapshot(warehouse.views())
         except (FrescoError, OSError):
             return False
-        if self._epoch is not None and snapshot.epoch.epoch == self._epoch.epoch:
-            return True
-        self._epoch = snapshot.epoch
-        self._rows = {view: table.num_rows for view, table in snapshot.tables.items()}
+        seen = self._epoch.epoch if self._epoch else newest.epoch.epoch - 1
+        for epoch in range(seen + 1, newest.epoch.epoch):
+            self._judge(warehouse.snapshot(sorted(_SUMS), epoch=epoch))
+        if newest.epoch.epoch > seen:
+            self._judge(newest)
+            self._rows = {view: table.num_rows for view, table in newest.tables.items()}
+        return True
+
+    def _judge(self, state: Snapshot) -> None:
+        """The sum of money in each view of a published state, and beside it the naive one."""
+        epoch = self._epoch = state.epoch
         self._sums = {
-            view: pc.sum(snapshot.tables[view][column]).as_py() or Decimal(0)
+            view: pc.sum(state.tables[view][column]).as_py() or Decimal(0)
             for view, column in _SUMS.items()
         }
-        self._judge()
+        self.states += 1
+        if self._first is None:
+            self._first = self._sums["total"]
+        if set(self._sums.values()) != {self._first}:
+            self.moved += 1
         naive = self._naive.total
         low, high = self._naive_range
         self._naive_range = [min(low, naive), max(high, naive)]
-        if (
-            self._epoch.committed_ms is not None
-            and self._epoch.written_ms is not None
-            and self._epoch.epoch > 1
-        ):
-            self._fresh.append((self._epoch.written_ms - self._epoch.committed_ms) / 1000)
-        return True
-
-    def _judge(self) -> None:
-        self.states += 1
-        values = set(self._sums.values())
-        if self._first is None:
-            self._first = self._sums["total"]
-        if values != {self._first}:
-            self.moved += 1
+        self._naive_wrong += naive != self._first
+        if self.states > 1 and epoch.committed_ms is not None and epoch.written_ms is not None:
+            self._fresh.append((epoch.written_ms - epoch.committed_ms) / 1000)
 
     def render(self, left: float, counters: Counter[str] | None) -> Group:
         """The board as it is now.
@@ -88,21 +87,25 @@ class LiveBoard:
         title = (
             "all views at one source state"
             if epoch is None
-            else (f"epoch {epoch.epoch}, every transaction up to {epoch.frontier}")
+            else (
+                f"warehouse commit {epoch.epoch}: all views show every transaction up to "
+                f"{epoch.frontier} and nothing else"
+            )
         )
         table = Table(title=title, title_justify="left")
         for name, justify in (
             ("view", "left"),
             ("frontier", "right"),
+            ("freshness", "right"),
             ("rows", "right"),
             ("sum of money", "right"),
         ):
             table.add_column(name, justify=justify)  # type: ignore[arg-type]
         for view, rows in sorted(self._rows.items()):
             frontier = epoch.suspended.get(view, epoch.frontier) if epoch else ""
-            table.add_row(view, str(frontier), str(rows), str(self._sums.get(view, "")))
-        lines = [table, self._facts(left, counters)]
-        return Group(*lines)
+            fresh = f"{self._fresh[-1]:.2f} s" if self._fresh else "-"
+            table.add_row(view, str(frontier), fresh, str(rows), str(self._sums.get(view, "")))
+        return Group(table, self._facts(left, counters))
 
     def _facts(self, left: float, counters: Counter[str] | None) -> Table:
         facts = Table.grid(padding=(0, 2))
@@ -120,7 +123,7 @@ class LiveBoard:
         facts.add_row(
             "naive: plain per-table reads, same moments",
             f"now {self._naive.total}, between {low} and {high}; "
-            f"wrong after {self._naive.moments} events",
+            f"wrong at {self._naive_wrong} of these states",
         )
         if counters is not None:
             work = ", ".join(f"{value} {key}" for key, value in sorted(counters.items()))

@@ -23,12 +23,10 @@ class NaiveSum:
 
     Attributes:
         total: the sum of all amounts in the events read so far.
-        moments: how many different non-zero totals were seen after the snapshots.
     """
 
     def __init__(self, bootstrap: str) -> None:
         self.total = Decimal(0)
-        self.moments = 0
         self._bootstrap = bootstrap
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="naive-sum", daemon=True)
@@ -61,5 +59,3 @@ class NaiveSum:
         before, after = event.get("before"), event.get("after")
         self.total += Decimal(after["amount"]) if after else 0
         self.total -= Decimal(before["amount"]) if before else 0
-        if event["op"] != "r" and self.total:
-            self.moments += 1

@@ -11,12 +11,12 @@ from typing import Any
 
 from streaming.algebra.tree import Relation
 from streaming.catalog import ViewSpec, load_views
-from streaming.config import Config, Source
+from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.integrator.groups import merge_groups
 from streaming.proof.databases import Database
-from streaming.sources.postgres import check_replica_identity, read_schemas
-from streaming.sources.schema import CapturedRelation, CapturedSource, captured
+from streaming.runtime.schemas import source_relations
+from streaming.sources.schema import CapturedRelation, CapturedSource
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def plan_pipeline(config: Config) -> Pipeline:
                 transactions=source.transactions,
             )
         )
-        relations += _relations(config, name, source)
+        relations += source_relations(config, name)
     by_name = {one.relation.name: one.relation for one in relations}
     views = load_views(config.views, by_name)
     supported = {"replica"}
@@ -128,42 +128,6 @@ def plan_pipeline(config: Config) -> Pipeline:
         tuple(views),
         {group.name: group.views for group in groups},
     )
-
-
-def _relations(config: Config, name: str, source: Source) -> list[CapturedRelation]:
-    """A source's relations: from the database's catalog, else from the configuration."""
-    connection = source.secret()
-    if connection is not None:
-        found = read_schemas(connection, name, config.prefix(name), source.tables, source.decimals)
-        check_replica_identity(connection, name, list(source.tables.values()))
-        return found
-    if source.full_rows is not True:
-        raise FrescoError(
-            "SOURCE_REPLICA_IDENTITY",
-            "without a connection nobody can see that events carry full rows",
-            where=f"sources.{name}",
-            todo="give a connection, or run ALTER TABLE ... REPLICA IDENTITY FULL on each table "
-            "and set full_rows: true",
-        )
-    missing = sorted(set(source.tables) - set(source.columns))
-    if missing:
-        raise FrescoError(
-            "SOURCE_NO_SCHEMA",
-            f"the columns of {', '.join(missing)} are not known",
-            where=f"sources.{name}",
-            todo="give a connection, or list the columns under columns:",
-        )
-    return [
-        captured(
-            f"{name}.{table}",
-            f"{config.prefix(name)}.{place}",
-            list(source.columns[table].items()),
-            key=source.keys.get(table, []),
-            collection=place,
-            decimals=source.decimals,
-        )
-        for table, place in source.tables.items()
-    ]
 
 
 def databases(config: Config) -> dict[str, Database]:

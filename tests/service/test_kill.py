@@ -28,7 +28,7 @@ PLACES = {
     "a commit of the changelog": "{group}_changes/_delta_log",
     "an epoch": "{group}/_delta_log",
 }
-KILLS = 12
+KILLS = 10
 STARTING_SECONDS = 6.0
 AFTER_SECONDS = 0.05
 

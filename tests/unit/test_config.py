@@ -63,7 +63,7 @@ def everything_said(error: BaseException) -> str:
 
 def test_the_smallest_configuration_has_a_default_for_the_rest(write: Any) -> None:
     config = load_config(write(SMALLEST))
-    assert (config.grouping, config.batching, config.on_span) == ("single", "greedy", "halt")
+    assert (config.grouping, config.batching) == ("single", "greedy")
     assert config.kafka.bootstrap == "localhost:9092"
     assert config.metrics.port == 9464
     assert config.prefix("north") == "north"

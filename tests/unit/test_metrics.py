@@ -105,6 +105,7 @@ def test_nothing_is_exported_that_this_test_does_not_know(exported: str) -> None
         "fresco_transactions",
         "fresco_held_parts",
         "fresco_held_rows",
+        "fresco_incomplete_seconds",
         "fresco_released_globals",
         "fresco_bad_records",
         "fresco_numbered",

@@ -1,0 +1,110 @@
+"""The relations of a source: from its database, else the configuration, else the events themselves."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from streaming.config import Config, Source
+from streaming.errors import FrescoError
+from streaming.runtime.kafka import client_options
+from streaming.sources.postgres import check_replica_identity, read_schemas
+from streaming.sources.schema import CapturedRelation, captured, schema_from_connect
+
+_PEEK_SECONDS = 10.0
+
+
+def source_relations(config: Config, name: str) -> list[CapturedRelation]:
+    """Every captured relation of one source.
+
+    Raises:
+        FrescoError: SOURCE_UNREACHABLE, SOURCE_TABLE_MISSING, SOURCE_REPLICA_IDENTITY,
+            SOURCE_NO_SCHEMA, KAFKA_UNREACHABLE.
+    """
+    source = config.sources[name]
+    connection = source.secret()
+    if connection is not None:
+        found = read_schemas(connection, name, config.prefix(name), source.tables, source.decimals)
+        check_replica_identity(connection, name, list(source.tables.values()))
+        return found
+    if source.full_rows is not True:
+        raise FrescoError(
+            "SOURCE_REPLICA_IDENTITY",
+            "without a connection nobody can see that events carry full rows",
+            where=f"sources.{name}",
+            todo="give a connection, or run ALTER TABLE ... REPLICA IDENTITY FULL on each table "
+            "and set full_rows: true",
+        )
+    return [_relation(config, name, source, table) for table in source.tables]
+
+
+def _relation(config: Config, name: str, source: Source, table: str) -> CapturedRelation:
+    """A relation that no connection can describe."""
+    topic = f"{config.prefix(name)}.{source.tables[table]}"
+    if table in source.columns:
+        return captured(
+            f"{name}.{table}",
+            topic,
+            list(source.columns[table].items()),
+            key=source.keys.get(table, []),
+            collection=source.tables[table],
+            decimals=source.decimals,
+        )
+    key, value = first_record(config, topic)
+    if not isinstance(value, dict) or "schema" not in value:
+        raise FrescoError(
+            "SOURCE_NO_SCHEMA",
+            f"the columns of {table} are not known: there is no connection, nothing under "
+            "columns:, and the topic's first event has no schema part",
+            where=f"sources.{name}, topic {topic}",
+            todo=f"give a connection, list the columns under sources.{name}.columns.{table}, or "
+            "let the connector's converter send schemas (schemas.enable=true)",
+        )
+    key_part = key.get("schema") if isinstance(key, dict) else None
+    return schema_from_connect(value["schema"], f"{name}.{table}", topic, key_part)
+
+
+def first_record(config: Config, topic: str) -> tuple[Any, Any]:
+    """Key and value of a topic's first record with a value, from JSON; (None, None) without one.
+
+    Raises:
+        FrescoError: KAFKA_UNREACHABLE.
+    """
+    try:
+        consumer = KafkaConsumer(**client_options(config), enable_auto_commit=False)
+    except KafkaError as error:
+        raise FrescoError(
+            "KAFKA_UNREACHABLE",
+            f"no broker answers: {error}",
+            where=config.kafka.bootstrap,
+            todo="start Kafka, or set kafka.bootstrap in the configuration",
+        ) from error
+    try:
+        partitions = [
+            TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()
+        ]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        ends = consumer.end_offsets(partitions)
+        deadline = time.monotonic() + _PEEK_SECONDS
+        while time.monotonic() < deadline and any(
+            consumer.position(partition) < end for partition, end in ends.items()
+        ):
+            for records in consumer.poll(timeout_ms=200, max_records=10).values():
+                for record in records:
+                    if record.value is not None:
+                        return _json(record.key), _json(record.value)
+        return None, None
+    finally:
+        consumer.close()
+
+
+def _json(content: bytes | None) -> Any:
+    try:
+        return None if content is None else json.loads(content)
+    except ValueError:
+        return None

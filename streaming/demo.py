@@ -37,7 +37,7 @@ from streaming.verify import Verdict, verify_pipeline, verify_sources
 BANK = Path(__file__).resolve().parent.parent / "conf" / "bank.yaml"
 FIRST_EPOCH_SECONDS = 180.0
 REST_SECONDS = 120.0
-SAMPLE = 100
+SAMPLE = 50
 """Numbers that the final `verify` recomputes at most."""
 
 

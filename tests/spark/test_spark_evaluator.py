@@ -72,7 +72,7 @@ def test_spark_equals_duckdb_equals_recomputation_on_random_views(
 ) -> None:
     @seed(20260101)
     @settings(
-        max_examples=6,
+        max_examples=4,
         deadline=None,
         database=None,
         phases=[Phase.generate],

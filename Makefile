@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SECONDS ?= 60
 DIR ?=
 
-.PHONY: help setup java jars demo test check bench clean
+.PHONY: help setup java jars demo test test-service test-rest check bench clean
 
 help:
 	@echo "make demo   the main job on an embedded stack (SECONDS=60, DIR=where to keep the tables)"
@@ -41,7 +41,14 @@ test: jars
 	$(BIN)/ruff check streaming tests bench
 	$(BIN)/ruff format --check streaming tests bench
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests
+	@$(MAKE) --no-print-directory -j2 test-service test-rest
+
+# Side by side: service tests wait for servers half of their time.
+test-service:
+	$(BIN)/python -m pytest tests/service
+
+test-rest:
+	$(BIN)/python -m pytest tests/golden tests/unit tests/properties tests/spark
 
 bench: jars
 	$(BIN)/python -m bench.run

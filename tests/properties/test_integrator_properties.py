@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from streaming.algebra.tree import Scan
@@ -166,6 +166,9 @@ def test_delivery_in_any_order_with_repeats_and_restarts_is_the_direct_sequence(
     data: st.DataObject, north: list[list[Any]], south: list[list[Any]]
 ) -> None:
     logs = {"north": north, "south": south}
+    # Which connector it is, a source's rows tell: until one has come, a transaction that began twice
+    # is held, as an old connector's count may be short (it is released with the first row).
+    assume(all(any(transactions) for transactions in logs.values() if transactions))
     sent: list[Record] = []
     for source, transactions in logs.items():
         log = SourceLog(source)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streaming.algebra.tree import Scan
@@ -58,6 +58,9 @@ CHANGES = st.one_of(
 )
 TRANSACTIONS = st.lists(st.lists(CHANGES, max_size=4), max_size=6)
 """A source's transactions; an empty one touched only tables that are not captured."""
+TELLING = [("entry", "c", None, {"id": 0, "v": 0})]
+"""Which connector it is, only a row tells. Until one has come, a transaction that began twice is held,
+as an old connector's END may count too few; with the first row it must be released."""
 
 
 def _net(source: str, changes: list[Any]) -> Counter[tuple[str, int, int]]:
@@ -165,10 +168,7 @@ def _is_the_direct_sequence(results: list[IntakeResult], logs: dict[str, list[li
 def test_delivery_in_any_order_with_repeats_and_restarts_is_the_direct_sequence(
     data: st.DataObject, north: list[list[Any]], south: list[list[Any]]
 ) -> None:
-    logs = {"north": north, "south": south}
-    # Which connector it is, a source's rows tell: until one has come, a transaction that began twice
-    # is held, as an old connector's count may be short (it is released with the first row).
-    assume(all(any(transactions) for transactions in logs.values() if transactions))
+    logs = {"north": [*north, TELLING], "south": [*south, TELLING]}
     sent: list[Record] = []
     for source, transactions in logs.items():
         log = SourceLog(source)

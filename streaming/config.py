@@ -9,12 +9,10 @@ the file.
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -26,8 +24,8 @@ from pydantic import (
 )
 
 from streaming.errors import FrescoError
+from streaming.yamlfile import read_yaml, substitute
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")
 
 
@@ -128,6 +126,13 @@ class Limits(Section):
     """Source transactions that may become one unit before they are released as local."""
 
 
+class Retention(Section):
+    """How long the warehouse keeps what it recorded; without a value, everything."""
+
+    updates_hours: Annotated[int, Field(ge=1)] | None = None
+    """Hours since its commit that a transaction stays in `_updates`; `fresco verify` needs all."""
+
+
 class Config(Section):
     """A pipeline."""
 
@@ -141,6 +146,7 @@ class Config(Section):
     batching: Literal["greedy", "none"] = "greedy"
     metrics: Metrics = Metrics()
     limits: Limits = Limits()
+    retention: Retention = Retention()
     spark: dict[str, str] = Field(default_factory=dict, repr=False)
     """Spark properties, over Fresco's own."""
 
@@ -159,20 +165,6 @@ class Config(Section):
         return self.sources[source].notifications or f"{self.prefix(source)}.notifications"
 
 
-class _OneValueAKey(yaml.SafeLoader):
-    """YAML without two values for one key, of which one would be lost without a word."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in names:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key '{key.value}' stands twice", key.start_mark
-                )
-            names.add(str(key.value))
-        return super().construct_mapping(node, deep)
-
-
 def load_config(path: str | Path) -> Config:
     """Read and check a configuration file; relative paths in it are relative to its folder.
 
@@ -180,18 +172,7 @@ def load_config(path: str | Path) -> Config:
         FrescoError: CONFIG_MISSING, CONFIG_SYNTAX, CONFIG_VARIABLE, CONFIG_KEY or CONFIG_VALUE.
     """
     file = Path(path)
-    if not file.is_file():
-        raise FrescoError(
-            "CONFIG_MISSING",
-            "there is no such configuration file",
-            where=str(file),
-            todo="pass --config with the path of a pipeline's YAML file",
-        )
-    try:
-        raw = yaml.load(file.read_text(encoding="utf-8"), _OneValueAKey)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise _not_yaml(error, file) from None
-    return parse_config(raw, folder=file.resolve().parent, where=str(file))
+    return parse_config(read_yaml(file), folder=file.resolve().parent, where=str(file))
 
 
 def parse_config(raw: Any, *, folder: Path, where: str = "configuration") -> Config:
@@ -207,7 +188,7 @@ def parse_config(raw: Any, *, folder: Path, where: str = "configuration") -> Con
             where=where,
             todo="see conf/bank.yaml for an example",
         )
-    values = _substitute(raw, where)
+    values = substitute(raw, where)
     try:
         config = Config.model_validate(values)
     except ValidationError as error:
@@ -224,44 +205,6 @@ def _resolved(source: Source, folder: Path) -> Source:
     if source.connection_file is None:
         return source
     return source.model_copy(update={"connection_file": folder / source.connection_file})
-
-
-def _not_yaml(error: yaml.YAMLError | UnicodeDecodeError, file: Path) -> FrescoError:
-    """Says what and where, without the line itself: it may hold a secret."""
-    what, place = "not UTF-8 text", ""
-    if isinstance(error, yaml.MarkedYAMLError):
-        what = str(error.problem)
-        if error.problem_mark is not None:
-            place = f", line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}"
-    elif isinstance(error, yaml.YAMLError):
-        what = "a character that YAML does not allow"
-    return FrescoError(
-        "CONFIG_SYNTAX", f"not YAML: {what}", where=f"{file}{place}", todo="mend the file"
-    )
-
-
-def _substitute(value: Any, where: str) -> Any:
-    """Replace ${VAR} in every string."""
-    if isinstance(value, dict):
-        return {key: _substitute(item, f"{where}: {key}") for key, item in value.items()}
-    if isinstance(value, list):
-        return [_substitute(item, where) for item in value]
-    if not isinstance(value, str):
-        return value
-
-    def replace(match: re.Match[str]) -> str:
-        name, default = match.group(1), match.group(2)
-        found = os.environ.get(name, default)
-        if found is None:
-            raise FrescoError(
-                "CONFIG_VARIABLE",
-                f"the environment variable {name} is not set",
-                where=where,
-                todo=f"export {name}=... or write ${{{name}:-default}}",
-            )
-        return found
-
-    return _VARIABLE.sub(replace, value)
 
 
 def _explain(error: ValidationError, where: str) -> FrescoError:
@@ -284,7 +227,7 @@ def _explain(error: ValidationError, where: str) -> FrescoError:
         "CONFIG_VALUE",
         first["msg"],
         where=f"{where}: {place}",
-        todo='see the README, "Configuration"',
+        todo='see "Configuration" in docs/operations.md',
     )
 
 
@@ -295,6 +238,7 @@ def _keys_at(location: tuple[int | str, ...]) -> list[str]:
         "sources": Source,
         "metrics": Metrics,
         "limits": Limits,
+        "retention": Retention,
     }
     model = sections.get(str(location[0]), Config) if location else Config
     return sorted(model.model_fields)

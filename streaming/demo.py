@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ from streaming.verify import Verdict, verify_pipeline, verify_sources
 BANK = Path(__file__).resolve().parent.parent / "conf" / "bank.yaml"
 FIRST_EPOCH_SECONDS = 180.0
 REST_SECONDS = 120.0
-SAMPLE = 50
+SAMPLE = 100
 """Numbers that the final `verify` recomputes at most."""
 
 
@@ -166,34 +166,42 @@ def wait_at_rest(bank: BankStack, marker: Marker, seconds: float = REST_SECONDS)
     Raises:
         FrescoError: DEMO_NOT_AT_REST, or the service ended.
     """
-    deadline = time.monotonic() + seconds
-    while not marker.reflected(bank.warehouse):
-        _check_service(bank)
-        if time.monotonic() > deadline:
-            raise FrescoError(
-                "DEMO_NOT_AT_REST",
-                f"the views did not catch up within {seconds:.0f} s",
-                where=str(bank.warehouse),
-                todo=f"see {bank.stack.logs}",
-            )
-        time.sleep(0.25)
+    late = FrescoError(
+        "DEMO_NOT_AT_REST",
+        f"the views did not catch up within {seconds:.0f} s",
+        where=str(bank.warehouse),
+        todo=f"see {bank.stack.logs}",
+    )
+    _await(bank, lambda: marker.reflected(bank.warehouse), seconds, late, threading.Event())
 
 
 def _await_first_epoch(
     bank: BankStack, board: LiveBoard, console: Console, interrupted: threading.Event
 ) -> None:
-    deadline = time.monotonic() + FIRST_EPOCH_SECONDS
+    late = FrescoError(
+        "DEMO_NO_EPOCH",
+        f"nothing was published in {FIRST_EPOCH_SECONDS:.0f} s",
+        where=str(bank.warehouse),
+        todo=f"see {bank.stack.logs}",
+    )
     with console.status("waiting for the snapshots and the first epoch"):
-        while not board.refresh() and not interrupted.is_set():
-            _check_service(bank)
-            if time.monotonic() > deadline:
-                raise FrescoError(
-                    "DEMO_NO_EPOCH",
-                    f"nothing was published in {FIRST_EPOCH_SECONDS:.0f} s",
-                    where=str(bank.warehouse),
-                    todo=f"see {bank.stack.logs}",
-                )
-            interrupted.wait(0.25)
+        _await(bank, board.refresh, FIRST_EPOCH_SECONDS, late, interrupted)
+
+
+def _await(
+    bank: BankStack,
+    reached: Callable[[], object],
+    seconds: float,
+    late: FrescoError,
+    interrupted: threading.Event,
+) -> None:
+    """Return when it is reached or the user interrupts; raise `late` after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not reached() and not interrupted.is_set():
+        _check_service(bank)
+        if time.monotonic() > deadline:
+            raise late
+        interrupted.wait(0.25)
 
 
 def _show(

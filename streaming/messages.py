@@ -8,6 +8,7 @@ initial state.
 
 from __future__ import annotations
 
+from operator import not_
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -51,11 +52,18 @@ class Control(Frozen):
     Attributes:
         kind: `truncate`: only a holder of the relation can turn it into rows; `tainted`: records of
             the relation could not be decoded, so views that use it stop before this number.
+        columns: of a taint, the positions that could not be read and are NULL from here on: only
+            views that read one of them stop. () is the whole relation, which lacks rows.
+        what: what is wrong with the first such record, a sentence; "" when it is not known.
+        where: the record's place.
     """
 
     number: int
     relation: str
     kind: Literal["truncate", "tainted"]
+    columns: tuple[int, ...] = Field(default=(), exclude_if=not_)
+    what: str = Field(default="", exclude_if=not_)
+    where: str = Field(default="", exclude_if=not_)
 
 
 class Rel(Frozen):
@@ -74,8 +82,66 @@ class Rel(Frozen):
     """Ids of global transactions released as local: the level is lower from here."""
 
 
+class ViewChange(Frozen):
+    """A view joins its group at the cut `number`, or leaves it there (MVC 1.2; DESIGN 5).
+
+    It stands between the REL message that ends at `number` and the next one. REL above it may name a
+    view that was added, and names no view that was dropped. The first list of an added view is
+    [number..number], its whole content in the state after T_number. Its manager sends the message
+    too, before that list, because its lists may overtake the integrator; the second to come is an
+    echo and changes nothing.
+
+    Attributes:
+        manager: what the added view's manager sends; the merge's algorithm follows it.
+        every: N of a complete-N manager.
+    """
+
+    type: Literal["view"] = "view"
+    group: str
+    view: str
+    change: Literal["add", "drop"]
+    number: int
+    manager: Literal["complete", "complete-N", "strong", "convergent"] = "complete"
+    every: int | None = None
+
+
+def _empty(value: tuple[object, ...]) -> bool:
+    return not value
+
+
+class SourceLog(Frozen):
+    """What became of one source's transactions: one entry for each, in the source's order.
+
+    Attributes:
+        numbers: the number given; parts of one global transaction share it.
+        transactions: the source's own id.
+        positions: the commit position.
+    """
+
+    numbers: tuple[int, ...]
+    transactions: tuple[str, ...]
+    positions: tuple[int, ...]
+
+
+class GlobalPart(Frozen):
+    """A number that is one of the `parts` of a global transaction, numbered apart from the others."""
+
+    number: int
+    id: str
+    parts: int
+
+
 class Updates(Frozen):
-    """The numbered updates of [first..last] for one merge group, with the same runs as `Rel`."""
+    """The numbered updates of [first..last] for one merge group, with the same runs as `Rel`.
+
+    Attributes:
+        logs: per source, its transactions among these numbers; for managers that ask the sources.
+        delivered: per source, the commit position up to which every transaction has a number at or
+            below `last`.
+        parts: only where the integrator numbers the parts of global transactions apart.
+        rel: only with `rel: with-actions` (MVC 3.2): what the merge must hear of these numbers, in
+            order; a list of them carries it there.
+    """
 
     type: Literal["updates"] = "updates"
     group: str
@@ -84,6 +150,10 @@ class Updates(Frozen):
     runs: tuple[RelRun, ...]
     relations: dict[str, Rows]
     controls: tuple[Control, ...] = ()
+    logs: dict[str, SourceLog] = Field(default_factory=dict)
+    delivered: dict[str, int] = Field(default_factory=dict)
+    parts: tuple[GlobalPart, ...] = ()
+    rel: tuple[Rel | ViewChange, ...] = Field(default=(), exclude_if=_empty)
 
 
 class ActionList(Frozen):
@@ -93,6 +163,7 @@ class ActionList(Frozen):
         complete: the rows are tagged number by number, so each number's list can be applied alone;
             otherwise the list covers [first..last] as one (a strong manager's AL_last).
         delta: None for an empty list; empty lists are sent too (MVC 3.3).
+        rel: only with `rel: with-actions`: the REL message of these numbers rides along (MVC 3.2).
     """
 
     type: Literal["actions"] = "actions"
@@ -102,6 +173,7 @@ class ActionList(Frozen):
     last: int
     complete: bool = True
     delta: Rows | None = None
+    rel: tuple[Rel | ViewChange, ...] = Field(default=(), exclude_if=_empty)
 
 
 class Suspend(Frozen):
@@ -115,20 +187,8 @@ class Suspend(Frozen):
     error: dict[str, str]
 
 
-Message = Annotated[Rel | Updates | ActionList | Suspend, Field(discriminator="type")]
+Message = Annotated[Rel | Updates | ActionList | Suspend | ViewChange, Field(discriminator="type")]
 _ADAPTER: TypeAdapter[Message] = TypeAdapter(Message)
-
-
-class Envelope(Frozen):
-    """Kafka headers of a message; consumers drop (producer, sequence) pairs they have seen."""
-
-    pipeline: str
-    producer: str
-    """Stage that wrote it: `integrator`, `view:<name>`, `merge:<group>`."""
-    sequence: int
-    """From 1, without gaps, per producer and topic."""
-    generation: int
-    """The producer's start; a consumer rejects one lower than it has seen from that producer."""
 
 
 def encode(message: Message) -> bytes:

@@ -179,6 +179,8 @@ class Warehouse:
     def updates(self, relation: str, after: int = -1, upto: int | None = None) -> pa.Table:
         """A relation's recorded updates with after < number <= upto (all when None), true names.
 
+        What the retention has dropped is not among them.
+
         Raises FrescoError READ_UNKNOWN_RELATION, READ_NO_WAREHOUSE.
         """
         known = self._catalog.relations

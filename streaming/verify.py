@@ -60,6 +60,8 @@ def verify_pipeline(
 def verify_sources(warehouse: str | Path, databases: Mapping[str, Database]) -> Verdict:
     """Compares the recorded relations, and the views at the latest epoch, with the databases.
 
+    The relations are left out when the beginning of `_updates` has been dropped.
+
     Args:
         databases: source -> how to read it; every source of the catalog's relations.
 

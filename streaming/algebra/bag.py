@@ -1,9 +1,9 @@
 """The bag evaluator: trees over small relations in plain Python, written to be obviously right.
 
 A bag maps a row (a tuple of values) to how often it occurs. The signed bags of the delta rules are
-the same with negative counts; select, project, join and union are linear and take them, an
-aggregate is defined over a proper bag only. It is the oracle against which the DuckDB and Spark
-evaluators are tested.
+the same with negative counts; select, project, join and union are linear and take them; an
+aggregate, duplicate elimination and monus are defined over proper bags only. It is the oracle
+against which the DuckDB and Spark evaluators are tested.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from streaming.algebra.meanings import normal
 from streaming.algebra.tree import (
     Aggregate,
     Aggregation,
+    Distinct,
     Join,
+    Monus,
     Project,
     Scan,
     Select,
@@ -70,7 +72,7 @@ def evaluate(tree: Tree, relations: Mapping[str, Bag]) -> Bag:
 
     Raises:
         FrescoError: VALUE_OVERFLOW, VALUE_DIVISION_BY_ZERO, VALUE_LETTERCASE.
-        ValueError: an aggregate over a bag with a negative multiplicity.
+        ValueError: an operator that needs a proper bag over one with a negative multiplicity.
         KeyError: a scanned relation is missing.
     """
     match tree:
@@ -90,6 +92,30 @@ def evaluate(tree: Tree, relations: Mapping[str, Bag]) -> Bag:
             return added(*(evaluate(child, relations) for child in tree.children))
         case Aggregate():
             return aggregated(tree, evaluate(tree.child, relations))
+        case Distinct():
+            return distinct(evaluate(tree.child, relations))
+        case Monus():
+            return monus(evaluate(tree.left, relations), evaluate(tree.right, relations))
+
+
+def distinct(rows: Bag) -> Bag:
+    """One copy of each row."""
+    _refuse_negative(rows, "duplicate elimination")
+    return dict.fromkeys(rows, 1)
+
+
+def monus(left: Bag, right: Bag) -> Bag:
+    """Each row as often as it occurs on the left more than on the right, at least not at all."""
+    _refuse_negative(left, "monus")
+    _refuse_negative(right, "monus")
+    return {
+        row: count - right.get(row, 0) for row, count in left.items() if count > right.get(row, 0)
+    }
+
+
+def _refuse_negative(rows: Bag, operator: str) -> None:
+    if any(count < 0 for count in rows.values()):
+        raise ValueError(f"{operator} needs a bag without negative multiplicities")
 
 
 def joined(tree: Join, left: Bag, right: Bag) -> Bag:
@@ -110,8 +136,7 @@ def joined(tree: Join, left: Bag, right: Bag) -> Bag:
 
 def aggregated(tree: Aggregate, rows: Bag) -> Bag:
     """One row for each group; without keys exactly one."""
-    if any(count < 0 for count in rows.values()):
-        raise ValueError("an aggregate needs a bag without negative multiplicities")
+    _refuse_negative(rows, "an aggregate")
     groups: dict[Row, list[tuple[Row, int]]] = {} if tree.keys else {(): []}
     for row, count in rows.items():
         groups.setdefault(tuple(row[k] for k in tree.keys), []).append((row, count))

@@ -11,6 +11,8 @@ view manager as fast as a batched one:
 * Aggregate: the totals (count, count of non-NULLs, sum) of a group are linear in its rows, so the
   totals after number n are those before the batch plus what the batch adds up to n. Under each
   number at which the output row changes it goes out at -1 and in at +1.
+* Distinct and Monus are not linear; how often a row occurs depends on that row's occurrences below
+  alone, so the rows that the batch touches are counted anew at each number at which they changed.
 * Sums of floating-point numbers are not linear (they round), so an affected group is computed anew
   from all its rows, in a fixed order, at each number at which it changes.
 
@@ -25,7 +27,9 @@ from dataclasses import dataclass
 from streaming.algebra.tree import (
     Aggregate,
     Col,
+    Distinct,
     Join,
+    Monus,
     Project,
     Scalar,
     Scan,
@@ -101,7 +105,29 @@ class Changes:
     child: Plan | None
 
 
-Plan = Delta | Before | Groups | Filter | Map | Sum | Match | Changes
+@dataclass(frozen=True)
+class Counts:
+    """A Distinct's or a Monus's rows before the batch, from its sides' bags; no numbers."""
+
+    tree: Distinct | Monus
+    sides: tuple[Plan, ...]
+
+
+@dataclass(frozen=True)
+class Recount:
+    """The changes of a Distinct's or a Monus's rows under each number.
+
+    Attributes:
+        changes: by side, its changes, None for none.
+        sides: by side, its bag before the batch; () when the batch begins the history.
+    """
+
+    tree: Distinct | Monus
+    changes: tuple[Plan | None, ...]
+    sides: tuple[Plan, ...]
+
+
+Plan = Delta | Before | Groups | Filter | Map | Sum | Match | Changes | Counts | Recount
 
 
 def leaf_relation(leaf: Tree) -> str:
@@ -191,6 +217,8 @@ def before(tree: Tree) -> Plan:
             return _match(tree, before(tree.left), before(tree.right))
         case Aggregate():
             return Groups(tree)
+        case Distinct() | Monus():
+            return Counts(tree, tuple(before(side) for side in children(tree)))
         case Scan():
             return Before(tree)
 
@@ -221,6 +249,10 @@ def delta(tree: Tree, changed: frozenset[Tree], initial: bool = False) -> Plan |
             child = delta(tree.child, changed, initial)
             idle = child is None and not (initial and not tree.keys)
             return None if idle else Changes(tree, child)
+        case Distinct() | Monus():
+            changes = tuple(delta(side, changed, initial) for side in children(tree))
+            olds = () if initial else tuple(before(side) for side in children(tree))
+            return Recount(tree, changes, olds) if any(changes) else None
         case Scan():
             raise AssertionError("a scan is a leaf")
 
@@ -258,9 +290,9 @@ def _sum(parts: object) -> Plan | None:
 def has_numbers(plan: Plan) -> bool:
     """Whether the plan's rows carry transaction numbers."""
     match plan:
-        case Delta() | Changes():
+        case Delta() | Changes() | Recount():
             return True
-        case Before() | Groups():
+        case Before() | Groups() | Counts():
             return False
         case Filter() | Map():
             return has_numbers(plan.child)

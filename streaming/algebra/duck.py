@@ -14,7 +14,8 @@ import pyarrow as pa
 from streaming.algebra.cumulate import cumulate
 from streaming.algebra.delta import leaf_relation
 from streaming.algebra.duckstate import DuckState, quoted
-from streaming.algebra.evaluator import Batch, Rows, ViewError, arithmetic, missing
+from streaming.algebra.engine import Engine
+from streaming.algebra.evaluator import Batch, Rows, missing
 from streaming.algebra.leafdelta import (
     empty_sql,
     lacking_sql,
@@ -25,10 +26,8 @@ from streaming.algebra.leafdelta import (
     short_sql,
     truncate_sql,
 )
-from streaming.algebra.program import Program
 from streaming.algebra.totals import Step
 from streaming.algebra.tree import MULTIPLICITY, NUMBER, Aggregate, Tree
-from streaming.algebra.types import delta_schema
 
 RETRACTIONS = f"{MULTIPLICITY} < 0"
 VALUE_ERRORS = (
@@ -42,7 +41,7 @@ SMALL_BATCH = 20_000
 """Rows below which one thread takes less CPU and no more time (measured: 75 instead of 98 ms)."""
 
 
-class DuckEvaluator:
+class DuckEvaluator(Engine):
     """See `evaluator.Evaluator`.
 
     Args:
@@ -52,60 +51,21 @@ class DuckEvaluator:
     """
 
     def __init__(self, tree: Tree, *, threads: int = 2, memory: str | None = None) -> None:
-        self.tree = tree
-        self.number: int | None = None
+        super().__init__(tree, "duckdb")
         self._threads = threads
         self._state = DuckState(tree, threads, memory)
-        self._pending: tuple[Program, list[int], int] | None = None
-        self._stale = False
 
     # One batch ------------------------------------------------------------------------------------
 
-    def evaluate(self, batch: Batch) -> pa.Table:
-        """The view's delta; see `evaluator.Evaluator.evaluate`.
-
-        Raises:
-            ViewError: VIEW_RETRACTION_MISSING; VIEW_ARITHMETIC with the first number that fails.
-        """
-        self.discard()
-        try:
-            self._freshen()
-            return self._evaluate(batch)
-        except ViewError:
-            self.discard()
-            raise
-        except VALUE_ERRORS as error:
-            number = self._first_failure(batch)
-            self.discard()
-            raise arithmetic(str(error).splitlines()[0], number) from error
-
-    def _first_failure(self, batch: Batch) -> int | None:
-        """The first number that fails, by bisection: no prefix depends on what comes later."""
-        low, high = batch.first, batch.last
-        while low < high:
-            middle = (low + high) // 2
-            try:
-                self._evaluate(batch.until(middle))
-                low = middle + 1
-            except VALUE_ERRORS:
-                high = middle
-            except ViewError:
-                return None
-        return low
+    def _has_no_value(self, error: Exception) -> bool:
+        return isinstance(error, VALUE_ERRORS)
 
     def _evaluate(self, batch: Batch) -> pa.Table:
         self._state.use_threads(1 if _is_small(batch) else self._threads)
-        start = batch.first if self.number is None else None
-        program = Program(self.tree, "duckdb", start)
-        changed = [i for i in range(len(program.leaves)) if self._leaf_delta(i, batch)]
-        plan = program.plan(frozenset(program.leaves[i] for i in changed))
-        self._pending = (program, changed, batch.last)
-        schema = delta_schema(self.tree.schema)
-        sql = None if plan is None else program.result(plan)
-        self._run(program.steps)
-        if sql is None:
-            return schema.empty_table()
-        return self._state.db.execute(sql).to_arrow_table().cast(schema)
+        return super()._evaluate(batch)
+
+    def _answer(self, sql: str) -> pa.Table:
+        return self._state.db.execute(sql).to_arrow_table()
 
     def _run(self, steps: list[Step]) -> None:
         done = ""
@@ -129,11 +89,9 @@ class DuckEvaluator:
         return True
 
     def _leaf_delta(self, i: int, batch: Batch) -> bool:
-        """Makes di, with truncates expanded and retractions checked; whether it has rows."""
         leaf = self._state.shape.leaves[i]
         relation = leaf_relation(leaf)
-        pieces = batch.relations.get(relation, ())
-        truncates = sorted(number for number, name in batch.truncates if name == relation)
+        pieces, truncates = batch.of(relation)
         if not pieces and not truncates:
             return False
         table, state = f"d{i}", f"s{i}"
@@ -211,8 +169,7 @@ class DuckEvaluator:
         Raises:
             ViewError: VIEW_RETRACTION_MISSING.
         """
-        changed = [i for i in range(len(self._state.shape.leaves)) if self._leaf_delta(i, batch)]
-        self._state.append(self._state.shape, changed)
+        self._state.append(self._state.shape, self._changed(self._state.shape, batch))
         self.number = batch.last
         self._stale = True
         self.discard()

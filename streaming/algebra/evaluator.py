@@ -53,6 +53,11 @@ class Batch:
     relations: Mapping[str, tuple[Rows, ...]] = field(default_factory=dict)
     truncates: tuple[tuple[int, str], ...] = ()
 
+    def of(self, relation: str) -> tuple[tuple[Rows, ...], list[int]]:
+        """A relation's pieces of rows, and the numbers that truncate it, in order."""
+        truncates = sorted(number for number, name in self.truncates if name == relation)
+        return self.relations.get(relation, ()), truncates
+
     def until(self, last: int) -> Batch:
         """The same batch without the numbers above `last`; evaluators skip rows beyond it."""
         kept = tuple(t for t in self.truncates if t[0] <= last)

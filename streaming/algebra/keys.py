@@ -5,7 +5,8 @@ the key columns of every relation, where these count as had: a column fixed by `
 a column equal to one that is had (a join's `on`), and all of a relation whose key is equated with
 columns that are had (a foreign key's target). An aggregate's key is its group key; without one it
 is a single row, whose key is empty. A UNION ALL has a key only if a column of distinct constants
-tells the branches apart.
+tells the branches apart. Without duplicates the whole row is a key where no other is known; what
+monus leaves of its left side keeps that side's key.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from streaming.algebra.tree import (
     Aggregate,
     Call,
     Col,
+    Distinct,
     Join,
     Lit,
+    Monus,
     Project,
     Relation,
     Scalar,
@@ -77,6 +80,15 @@ def _facts(tree: Tree, relations: Mapping[str, Relation]) -> _Facts:
             constants = {p: v for p, v in over.constants.items() if p < len(keys)}
             equal = tuple(e if i < len(keys) else i for i, e in enumerate(over.equal))
             return _Facts(_without(frozenset(range(len(keys))), equal, constants), equal, constants)
+        case Distinct():
+            facts = _facts(tree.child, relations)
+            if facts.key is not None:
+                return facts
+            whole = frozenset(range(len(tree.schema)))
+            key = _without(whole, facts.equal, facts.constants)
+            return _Facts(key, facts.equal, facts.constants)
+        case Monus():
+            return _facts(tree.left, relations)
 
 
 def _selected(facts: _Facts, condition: Scalar) -> _Facts:

@@ -1,13 +1,13 @@
 """Which plans give each (number, row) once by their form, so that their result needs no netting.
 
-Netting costs a pass over all columns of a result. An aggregate's changes never need it, nor does a
-union of such changes that some constant column tells apart (one view over two databases).
+Netting costs a pass over all columns of a result. An aggregate's changes and recounted rows never need
+it, nor does a union of such changes that some constant column tells apart (one view over two databases).
 """
 
 from __future__ import annotations
 
-from streaming.algebra.delta import Changes, Filter, Map, Plan, Sum
-from streaming.algebra.tree import Col, Lit, Project, Select, Tree
+from streaming.algebra.delta import Changes, Filter, Map, Plan, Recount, Sum
+from streaming.algebra.tree import Col, Lit, Project, Scalar, Select, Tree
 
 
 def is_net(plan: Plan) -> bool:
@@ -16,7 +16,7 @@ def is_net(plan: Plan) -> bool:
     Netting a result costs a pass over all its columns; an aggregate's changes never need it.
     """
     match plan:
-        case Changes():
+        case Changes() | Recount():
             return True
         case Filter():
             return is_net(plan.child)
@@ -33,6 +33,8 @@ def _changes_width(plan: Plan) -> int:
     match plan:
         case Changes():
             return len(plan.aggregate.schema)
+        case Recount():
+            return len(plan.tree.schema)
         case Filter():
             return _changes_width(plan.child)
         case Map():
@@ -55,18 +57,12 @@ def _told_apart(parts: tuple[Plan, ...]) -> bool:
 
 
 def _constants(plan: Plan) -> dict[int, object]:
+    """Position -> its value, of columns that have one value in all rows."""
     match plan:
         case Filter():
             return _constants(plan.child)
         case Map():
-            below = _constants(plan.child)
-            found: dict[int, object] = {}
-            for position, e in enumerate(plan.expressions):
-                if isinstance(e, Lit) and e.value is not None:
-                    found[position] = e.value
-                elif isinstance(e, Col) and e.position in below:
-                    found[position] = below[e.position]
-            return found
+            return _mapped(plan.expressions, _constants(plan.child))
         case Changes():
             below = _tree_constants(plan.aggregate.child)
             keys = plan.aggregate.keys
@@ -77,12 +73,16 @@ def _constants(plan: Plan) -> dict[int, object]:
 
 def _tree_constants(tree: Tree) -> dict[int, object]:
     if isinstance(tree, Project):
-        below = _tree_constants(tree.child)
-        found: dict[int, object] = {}
-        for position, e in enumerate(tree.expressions):
-            if isinstance(e, Lit) and e.value is not None:
-                found[position] = e.value
-            elif isinstance(e, Col) and e.position in below:
-                found[position] = below[e.position]
-        return found
+        return _mapped(tree.expressions, _tree_constants(tree.child))
     return _tree_constants(tree.child) if isinstance(tree, Select) else {}
+
+
+def _mapped(expressions: tuple[Scalar, ...], below: dict[int, object]) -> dict[int, object]:
+    """The constants of a projection's columns, from those of its input."""
+    found: dict[int, object] = {}
+    for position, e in enumerate(expressions):
+        if isinstance(e, Lit) and e.value is not None:
+            found[position] = e.value
+        elif isinstance(e, Col) and e.position in below:
+            found[position] = below[e.position]
+    return found

@@ -22,7 +22,9 @@ from streaming.algebra.tree import (
     Aggregate,
     Call,
     Col,
+    Distinct,
     Join,
+    Monus,
     Project,
     Scalar,
     Scan,
@@ -67,6 +69,10 @@ def pushed(tree: Tree, conditions: Sequence[Scalar]) -> Tree:
             rest = [c for c in conditions if c not in grouped]
             child = pushed(tree.child, [substituted(c, keys) for c in grouped])
             return _selected(replace(tree, child=child), rest)
+        case Distinct():
+            return Distinct(pushed(tree.child, conditions))
+        case Monus():
+            return Monus(pushed(tree.left, conditions), pushed(tree.right, conditions))
 
 
 def _selected(tree: Tree, conditions: Sequence[Scalar]) -> Tree:
@@ -189,6 +195,11 @@ def pruned(tree: Tree, needed: frozenset[int]) -> tuple[Tree, dict[int, int]]:
             return Union(tuple(parts)), {p: i for i, p in enumerate(kept)}
         case Aggregate():
             return _pruned_aggregate(tree, needed)
+        case Distinct():
+            return Distinct(_whole(tree.child, tree.schema)), _identity(tree.schema)
+        case Monus():
+            sides = (_whole(side, tree.schema) for side in (tree.left, tree.right))
+            return Monus(*sides), _identity(tree.schema)
 
 
 def _pruned_project(tree: Project, needed: frozenset[int]) -> tuple[Tree, dict[int, int]]:
@@ -230,6 +241,16 @@ def _pruned_aggregate(tree: Aggregate, needed: frozenset[int]) -> tuple[Tree, di
     schema = tuple(tree.schema[p] for p in outputs)
     narrow = Aggregate(child, tuple(places[k] for k in tree.keys), aggregations, schema)
     return narrow, {p: i for i, p in enumerate(outputs)}
+
+
+def _whole(tree: Tree, schema: Schema) -> Tree:
+    """All columns in their order: which rows are equal depends on each of them."""
+    narrow, places = pruned(tree, frozenset(range(len(schema))))
+    return _arranged(narrow, places, range(len(schema)), schema)
+
+
+def _identity(schema: Schema) -> dict[int, int]:
+    return {position: position for position in range(len(schema))}
 
 
 def _arranged(tree: Tree, places: dict[int, int], kept: Iterable[int], schema: Schema) -> Tree:

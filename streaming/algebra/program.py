@@ -14,17 +14,17 @@ keys of the small side go down to the totals as a *limit*.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from streaming.algebra.delta import (
     Before,
     Changes,
+    Counts,
     Delta,
     Filter,
     Groups,
     Map,
     Match,
     Plan,
+    Recount,
     Sum,
     aggregates,
     before,
@@ -33,8 +33,10 @@ from streaming.algebra.delta import (
     leaves,
     sums_round,
 )
+from streaming.algebra.limit import Limit
 from streaming.algebra.net import is_net
 from streaming.algebra.recompute import recomputed, recomputed_groups
+from streaming.algebra.recount import affected_sql, counts_sql, recount_sql
 from streaming.algebra.renderings import Dialect
 from streaming.algebra.sql import cast_sql, scalar_sql
 from streaming.algebra.totals import (
@@ -47,30 +49,6 @@ from streaming.algebra.totals import (
     total_columns,
 )
 from streaming.algebra.tree import NUMBER, Aggregate, Col, Tree, column_name
-
-
-@dataclass(frozen=True)
-class Limit:
-    """Only rows whose columns have a value found in a table: (column, the table's column) each.
-
-    For a join; for groups (`nulls`) rows with a NULL are kept too, as NULL is a group like any
-    other.
-    """
-
-    table: str
-    pairs: tuple[tuple[int, int], ...]
-    nulls: bool = False
-
-    def to(self, pairs: list[tuple[int, int]]) -> Limit | None:
-        return Limit(self.table, tuple(pairs), self.nulls) if pairs else None
-
-    def tests(self, prefix: str) -> list[str]:
-        """SQL conditions on columns named by the prefix and a position."""
-        found = []
-        for mine, other in self.pairs:
-            test = f"{prefix}{mine} IN (SELECT c{other} FROM {self.table})"
-            found.append(f"({test} OR {prefix}{mine} IS NULL)" if self.nulls else test)
-        return found
 
 
 class Program:
@@ -90,7 +68,7 @@ class Program:
         self.leaves = leaves(tree)
         self.aggregates = aggregates(tree)
         self._tables: dict[Plan, str] = {}
-        self._made: dict[Changes, str] = {}
+        self._made: dict[Changes | Recount, str] = {}
 
     def plan(self, changed: frozenset[Tree]) -> Plan | None:
         """The view's delta plan; steps that the totals of inner aggregates need are made at once.
@@ -139,6 +117,18 @@ class Program:
         self._made[plan] = made[-1].sql
         return made[-1].sql
 
+    def _recount(self, plan: Recount) -> str:
+        """Makes the table of affected rows, once; SQL of their changes over it."""
+        if plan not in self._made:
+            changes = [None if side is None else self.table(side) for side in plan.changes]
+            name = f"r{sum(isinstance(each, Recount) for each in self._made)}"
+            affected = affected_sql(plan.tree, [table for table in changes if table is not None])
+            self.steps.append(Step(name, affected))
+            same = tuple((i, i) for i in range(len(plan.tree.schema)))
+            olds = [self.query(side, Limit(name, same, nulls=True)) for side in plan.sides]
+            self._made[plan] = recount_sql(plan.tree, changes, olds)
+        return self._made[plan]
+
     def result(self, plan: Plan) -> str:
         """SQL of the view's delta over the steps: typed, and net per (number, row)."""
         sql = self.query(plan)
@@ -169,6 +159,11 @@ class Program:
                 return f"SELECT {names} FROM s{self.leaves.index(plan.leaf)} s{where}"
             case Groups():
                 return self._groups(plan.aggregate, limit)
+            case Counts():
+                return counts_sql(plan.tree, [self.query(side, limit) for side in plan.sides])
+            case Recount():
+                made = self._tables.get(plan)
+                return f"SELECT * FROM {made}" if made else self._recount(plan)
             case Filter():
                 columns = [f"x.{name}" for name in _columns(plan_width(plan.child))]
                 condition = scalar_sql(plan.condition, self.dialect, columns)
@@ -290,6 +285,8 @@ def plan_width(plan: Plan) -> int:
             return len(plan.leaf.schema)
         case Groups() | Changes():
             return len(plan.aggregate.schema)
+        case Counts() | Recount():
+            return len(plan.tree.schema)
         case Filter():
             return plan_width(plan.child)
         case Map():

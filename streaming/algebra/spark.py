@@ -18,7 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming.algebra.delta import clustering, leaf_relation, sums_round
-from streaming.algebra.evaluator import Batch, Rows, ViewError, arithmetic, missing
+from streaming.algebra.engine import Engine
+from streaming.algebra.evaluator import Batch, Rows, missing
 from streaming.algebra.leafdelta import (
     bag_sql,
     empty_sql,
@@ -30,9 +31,14 @@ from streaming.algebra.leafdelta import (
     truncate_sql,
 )
 from streaming.algebra.program import Program
-from streaming.algebra.totals import folded_totals_sql, key_names, key_types, total_columns
+from streaming.algebra.totals import (
+    Step,
+    folded_totals_sql,
+    key_names,
+    key_types,
+    total_columns,
+)
 from streaming.algebra.tree import MULTIPLICITY, NUMBER, Tree
-from streaming.algebra.types import delta_schema
 
 MOST_PARTS = 32
 """Parts of one table before they are folded."""
@@ -51,7 +57,7 @@ VALUE_CONDITIONS = (
 """Spark's error conditions for an expression without a value; others are not the view's fault."""
 
 
-class SparkEvaluator:
+class SparkEvaluator(Engine):
     """See `evaluator.Evaluator`.
 
     Args:
@@ -61,16 +67,13 @@ class SparkEvaluator:
     """
 
     def __init__(self, tree: Tree, spark: SparkSession, folder: Path) -> None:
-        self.tree = tree
-        self.number: int | None = None
+        super().__init__(tree, "spark")
         self._shape = Program(tree, "spark")
         self._totals = [j for j, a in enumerate(self._shape.aggregates) if not sums_round(a)]
         self._folder = folder
         self._parts: dict[str, list[str]] = {}
         self._written = 0
-        self._pending: tuple[Program, list[int], int] | None = None
         self._cached: list[DataFrame] = []
-        self._stale = False
         self._spark = spark.newSession()
         for key, value in {
             "spark.sql.session.timeZone": "UTC",
@@ -101,54 +104,15 @@ class SparkEvaluator:
 
     # One batch ------------------------------------------------------------------------------------
 
-    def evaluate(self, batch: Batch) -> pa.Table:
-        """The view's delta; see `evaluator.Evaluator.evaluate`.
+    def _has_no_value(self, error: Exception) -> bool:
+        return isinstance(error, PySparkException) and has_no_value(error)
 
-        Raises:
-            ViewError: VIEW_RETRACTION_MISSING; VIEW_ARITHMETIC with the first number that fails.
-        """
-        self.discard()
-        try:
-            self._freshen()
-            return self._evaluate(batch)
-        except ViewError:
-            self.discard()
-            raise
-        except PySparkException as error:
-            if not has_no_value(error):
-                raise
-            number = self._first_failure(batch)
-            self.discard()
-            raise arithmetic(str(error).splitlines()[0], number) from error
-
-    def _first_failure(self, batch: Batch) -> int | None:
-        """As DuckDB's: by bisection over the batch's prefixes."""
-        low, high = batch.first, batch.last
-        while low < high:
-            middle = (low + high) // 2
-            self.discard()
-            try:
-                self._evaluate(batch.until(middle))
-                low = middle + 1
-            except PySparkException:
-                high = middle
-            except ViewError:
-                return None
-        return low
-
-    def _evaluate(self, batch: Batch) -> pa.Table:
-        start = batch.first if self.number is None else None
-        program = Program(self.tree, "spark", start)
-        changed = [i for i in range(len(program.leaves)) if self._leaf_delta(i, batch)]
-        plan = program.plan(frozenset(program.leaves[i] for i in changed))
-        self._pending = (program, changed, batch.last)
-        schema = delta_schema(self.tree.schema)
-        sql = None if plan is None else program.result(plan)
-        for step in program.steps:
+    def _run(self, steps: list[Step]) -> None:
+        for step in steps:
             self._view(step.name, step.sql)
-        if sql is None:
-            return schema.empty_table()
-        return self._spark.sql(sql).toArrow().cast(schema)
+
+    def _answer(self, sql: str) -> pa.Table:
+        return self._spark.sql(sql).toArrow()
 
     def _view(self, name: str, sql: str) -> None:
         """A temporary view whose rows are computed once."""
@@ -160,11 +124,9 @@ class SparkEvaluator:
         return int(self._spark.sql(f"SELECT count(*) FROM {table} WHERE {where}").collect()[0][0])
 
     def _leaf_delta(self, i: int, batch: Batch) -> bool:
-        """Makes di, with truncates expanded and retractions checked; whether it has rows."""
         leaf = self._shape.leaves[i]
         relation = leaf_relation(leaf)
-        pieces = batch.relations.get(relation, ())
-        truncates = sorted(number for number, name in batch.truncates if name == relation)
+        pieces, truncates = batch.of(relation)
         if not pieces and not truncates:
             return False
         table, state = f"d{i}", f"s{i}"
@@ -299,8 +261,7 @@ class SparkEvaluator:
         Raises:
             ViewError: VIEW_RETRACTION_MISSING.
         """
-        changed = [i for i in range(len(self._shape.leaves)) if self._leaf_delta(i, batch)]
-        self._pending = (self._shape, changed, batch.last)
+        self._pending = (self._shape, self._changed(self._shape, batch), batch.last)
         self.advance()
         self._stale = True
 

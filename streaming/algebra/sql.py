@@ -4,7 +4,7 @@ Every relation, given or computed, has columns c0..cN by position (`tree.column_
 of a user's meets an engine's rules. Scalars carry explicit casts (`renderings`), aggregates are
 cast to Spark's types here, and decimal averages are divided as integers in DuckDB, which would use
 doubles. Plain bags only: a row stands as often as it occurs. Delta queries (`delta`) reuse
-`scalar_sql`, `average_sql` and `sum_sql` around numbers and multiplicities.
+`scalar_sql` and `sum_sql` around numbers and multiplicities.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from streaming.algebra.tree import (
     Aggregation,
     Call,
     Col,
+    Distinct,
     Join,
     Lit,
+    Monus,
     Project,
     Scalar,
     Scan,
@@ -56,22 +58,6 @@ def cast_sql(text: str, type_: str, dialect: Dialect) -> str:
 def sum_sql(argument: str, type_: str, dialect: Dialect) -> str:
     """SUM with Spark's type; raises in the engine where the type does not hold the sum."""
     return cast_sql(f"sum({argument})", type_, dialect)
-
-
-def average_sql(total: str, count: str, argument_type: str, type_: str, dialect: Dialect) -> str:
-    """AVG from a running total and count, rounded as Spark rounds; NULL where the count is 0.
-
-    Args:
-        total: text of the total, of type `sum_type(argument_type)`.
-        count: text of the BIGINT count of non-NULL arguments.
-        argument_type: the averaged column's type.
-        type_: AVG's type.
-    """
-    total_type = sum_type(argument_type)
-    assert total_type is not None
-    if dialect == "duckdb":
-        return exact.duck_average(total, count, total_type, type_)
-    return exact.spark_average(total, count, total_type, type_)
 
 
 def aggregation_sql(
@@ -134,6 +120,14 @@ def tree_sql(tree: Tree, dialect: Dialect, tables: Mapping[str, str]) -> str:
             )
         case Aggregate():
             return _aggregate(tree, dialect, tables)
+        case Distinct():
+            cells = ", ".join(_columns(tree))
+            return f"SELECT DISTINCT {cells} FROM {_source(tree.child, dialect, tables)}"
+        case Monus():
+            return " EXCEPT ALL ".join(
+                f"SELECT {', '.join(_columns(side))} FROM {_source(side, dialect, tables)}"
+                for side in (tree.left, tree.right)
+            )
 
 
 def _join(tree: Join, dialect: Dialect, tables: Mapping[str, str]) -> str:

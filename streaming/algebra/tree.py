@@ -158,7 +158,33 @@ class Aggregate:
     schema: Schema
 
 
-Tree = Scan | Select | Project | Join | Union | Aggregate
+@dataclass(frozen=True)
+class Distinct:
+    """Duplicate elimination: one copy of each row that occurs (moro-sartori 5.2)."""
+
+    child: Tree
+
+    @property
+    def schema(self) -> Schema:
+        return self.child.schema
+
+
+@dataclass(frozen=True)
+class Monus:
+    """EXCEPT ALL: a row that occurs n times left and m times right occurs max(0, n - m) times.
+
+    Both sides have the same types, the names are the left one's (moro-sartori 5.2).
+    """
+
+    left: Tree
+    right: Tree
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema
+
+
+Tree = Scan | Select | Project | Join | Union | Aggregate | Distinct | Monus
 
 
 def children(tree: Tree) -> tuple[Tree, ...]:
@@ -166,7 +192,7 @@ def children(tree: Tree) -> tuple[Tree, ...]:
     match tree:
         case Scan():
             return ()
-        case Join():
+        case Join() | Monus():
             return (tree.left, tree.right)
         case Union():
             return tree.children

@@ -60,7 +60,8 @@ def status_table(status: PipelineStatus) -> Table:
     for stage in status.stages:
         state = f"step {stage.step}, generation {stage.generation}"
         if stage.error:
-            state = escape(f"SUSPENDED {stage.error['code']}: {stage.error['what']}")
+            where = f" [{stage.error['where']}]" if stage.error.get("where") else ""
+            state = escape(f"SUSPENDED {stage.error['code']}: {stage.error['what']}{where}")
         for source, transaction in stage.lacking.items():
             state += f"; {source} waits for rows of its transaction {transaction}"
         table.add_row(stage.stage, "" if stage.number is None else str(stage.number), state)

@@ -155,20 +155,6 @@ class Connect:
             lambda: all(self.rest.running(name) for name in connectors), seconds
         )
 
-    def restart(self, connector: str) -> None:
-        """Restart one connector and its task; it goes on from its stored offset."""
-        self.rest.ask("POST", f"/connectors/{connector}/restart?includeTasks=true")
-        self.wait_running([connector])
-
-    def pause(self, connector: str) -> None:
-        """Ask one connector to stop reading until `resume`."""
-        self.rest.ask("PUT", f"/connectors/{connector}/pause")
-
-    def resume(self, connector: str) -> None:
-        """Let a paused connector go on, and wait until it does."""
-        self.rest.ask("PUT", f"/connectors/{connector}/resume")
-        self.wait_running([connector])
-
     def _worker(self) -> dict[str, str]:
         return {
             **WORKER_SETTINGS,

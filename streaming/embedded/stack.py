@@ -99,12 +99,6 @@ class Stack:
         """Connection string of one database, password included: do not print it."""
         return self.postgres.dsn(database)
 
-    def pids(self) -> dict[str, int]:
-        """Process ids of the servers that run, by name."""
-        servers = {"postgres": self._postgres, "kafka": self._kafka, "connect": self._connect}
-        found = {name: server.pid for name, server in servers.items() if server is not None}
-        return {name: pid for name, pid in found.items() if pid is not None}
-
     def start(self) -> Stack:
         """Start PostgreSQL and Kafka side by side and create the databases that are missing.
 

@@ -7,7 +7,7 @@ together that transactions update together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,6 +26,7 @@ def merge_groups(
     grouping: Literal["single", "disjoint"] = "single",
     spans: Sequence[Sequence[str]] = (),
     name: str = "main",
+    apart: Collection[str] = (),
 ) -> tuple[Group, ...]:
     """The merge groups of a pipeline.
 
@@ -34,7 +35,12 @@ def merge_groups(
         grouping: see above.
         spans: sets of relations that stay in one group (`transactions_span`).
         name: of the single group; a disjoint one is called `<name>_<its first view>`.
+        apart: views with a group each: convergent ones, which no other should wait for (MVC 6.3).
     """
+    if alone := sorted(view for view in views if view in apart):
+        rest = {view: used for view, used in views.items() if view not in apart}
+        own = [Group(f"{name}_{v}", (v,), tuple(sorted(set(views[v])))) for v in alone]
+        return (*(merge_groups(rest, grouping, spans, name) if rest else ()), *own)
     if grouping == "single":
         relations = sorted({r for used in views.values() for r in used})
         return (Group(name, tuple(sorted(views)), tuple(relations)),)

@@ -16,17 +16,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from streaming.algebra.scans import ScanNeed, scan_needs
 from streaming.algebra.sql import scalar_sql
-from streaming.algebra.tree import (
-    Project,
-    Scalar,
-    Scan,
-    Schema,
-    Select,
-    Tree,
-    children,
-    columns_used,
-)
+from streaming.algebra.tree import Scalar, Tree
 from streaming.messages import RelRun
 
 IDLE_RUNS = 64
@@ -49,16 +41,6 @@ class View(Protocol):
 
 
 @dataclass(frozen=True)
-class ScanNeed:
-    """What one scan of a view reads: rows where all `conditions` hold, and these columns of them."""
-
-    relation: str
-    conditions: tuple[Scalar, ...]
-    columns: frozenset[int]
-    schema: Schema
-
-
-@dataclass(frozen=True)
 class ViewNeed:
     """A view's scans of base relations, its parent views, and all base relations below it."""
 
@@ -66,28 +48,6 @@ class ViewNeed:
     scans: tuple[ScanNeed, ...]
     parents: tuple[str, ...]
     relations: frozenset[str]
-
-
-def scan_needs(tree: Tree) -> tuple[ScanNeed, ...]:
-    """The scans of a tree with the selections and the projection directly above each."""
-    columns: frozenset[int] | None = None
-    node = tree
-    if isinstance(node, Project):
-        columns = frozenset().union(*(columns_used(e) for e in node.expressions))
-        node = node.child
-    conditions: list[Scalar] = []
-    while isinstance(node, Select):
-        conditions.append(node.condition)
-        node = node.child
-    if isinstance(node, Scan):
-        everything = frozenset(range(len(node.schema)))
-        used = everything if columns is None else columns
-        used = used.union(*(columns_used(condition) for condition in conditions))
-        return (ScanNeed(node.relation, tuple(conditions), used, node.schema),)
-    found: list[ScanNeed] = []
-    for child in children(tree):
-        found += scan_needs(child)
-    return tuple(dict.fromkeys(found))
 
 
 def view_needs(views: Iterable[View]) -> dict[str, ViewNeed]:

@@ -2,8 +2,7 @@
 
 A BWT names, for each list it applies from, the numbers to apply: rows of one column leave the table
 in order, so what a batch takes of a view is one interval of numbers, however many rows it covers.
-Two BWTs depend on each other when they share a view; a group's commits are sequential, so the
-dependency is recorded and not enforced here.
+Two BWTs depend on each other when they share a view; `disciplines` says who keeps to it.
 """
 
 from __future__ import annotations
@@ -14,14 +13,16 @@ from dataclasses import dataclass
 
 from streaming.errors import FrescoError
 from streaming.merge.covered import Covered, RelLog, merged
-from streaming.merge.vut import (
+from streaming.merge.disciplines import Commits, Discipline, parted
+from streaming.merge.rows import (
     UNPAINTED,
-    VUT,
     HeldList,
     Shape,
     Span,
     WarehouseTransaction,
+    touched_columns,
 )
+from streaming.merge.vut import VUT
 from streaming.messages import Rows
 
 
@@ -80,7 +81,8 @@ class BatchedTransaction:
         ranges: the numbers that become visible with this commit; disjoint, ascending.
         parts: ordered by number, then view; empty when only the frontier moves.
         deltas: the rows of each list that `parts` names, by list id.
-        frontier: every number up to it is reflected after this commit; -1 before number 0 is.
+        frontier: every number up to it is reflected after this commit and those before it; -1
+            before number 0 is. Views that are passed through go by their parts alone.
         ahead: ranges above the frontier that are reflected too (rows that overtook).
         depends_on: sequences of the latest earlier BWTs with which it shares a view.
         suspended: (view, its last good number) for views that have left the group.
@@ -88,6 +90,9 @@ class BatchedTransaction:
         committed_ms: newest source commit among the REL messages this commit completes; None
             when it completes none.
         released: global transactions released as local whose level shows from here on.
+        added: (view, number) for views that join: their column opens with this commit, and the
+            view's list of that number is its whole content.
+        dropped: (view, number) for views whose column closes with this commit.
     """
 
     sequence: int
@@ -101,6 +106,8 @@ class BatchedTransaction:
     positions: dict[str, str]
     committed_ms: int | None
     released: tuple[str, ...]
+    added: tuple[tuple[str, int], ...] = ()
+    dropped: tuple[tuple[str, int], ...] = ()
 
     def delta(self, list_id: str) -> Rows:
         """The rows of a list that a part names."""
@@ -110,25 +117,39 @@ class BatchedTransaction:
 class Submission:
     """The queue of ready warehouse transactions and what has been taken from it."""
 
-    def __init__(self, views: tuple[str, ...], batching: Batching) -> None:
-        self.views = views
+    def __init__(
+        self,
+        group: str,
+        views: tuple[str, ...],
+        batching: Batching,
+        discipline: Discipline = "declared",
+    ) -> None:
         self.batching = batching
         self.ready: deque[WarehouseTransaction] = deque()
         self.waiting = 0
-        """Transactions in `ready`."""
+        """Rows in `ready`, counted by transaction."""
         self.since_ms: int | None = None
         self.covered = Covered()
         self.rels = RelLog()
         self.sequence = 0
+        self.commits = Commits(group, discipline)
+        self.dropped: dict[str, tuple[int, int]] = {}
+        """Views whose column closes with the next batch: at which number, their last batch."""
+        self.columns(views)
+
+    def columns(self, views: tuple[str, ...]) -> None:
+        """Starts with these columns, of which nothing has been in a batch."""
+        self.views = views
         self.taken = [UNPAINTED] * len(views)
         """Per column the last number that has been in a batch."""
         self.latest = [0] * len(views)
         """Per column the sequence of the last batch that touched it."""
 
     def put(self, ready: Sequence[WarehouseTransaction]) -> None:
-        """Queues them in the order given, cut where batches are small."""
+        """Queues them in the order given, cut where batches may begin."""
+        whole = self.batching.rows is None and self.commits.discipline != "dependent"
         for transaction in ready:
-            if transaction.together or self.batching.rows is None:
+            if transaction.together or whole:
                 self.ready.append(transaction)
             else:
                 spans = transaction.spans
@@ -137,50 +158,82 @@ class Submission:
 
     def due(self, now_ms: int) -> bool:
         """Whether a batch should be taken; remembers since when something waits."""
-        if not self.ready:
+        if self.commits.holds_all or not (self.ready or self.dropped):
             return False
         rows, age_ms = self.batching.rows, self.batching.age_ms
-        if not age_ms or (rows is not None and self.waiting >= rows):
+        if not age_ms or self.dropped or (rows is not None and self.waiting >= rows):
             return True
         if self.since_ms is None:
             self.since_ms = now_ms
         return now_ms - self.since_ms >= age_ms
 
-    def take(self, vut: VUT, suspended: tuple[tuple[str, int], ...]) -> BatchedTransaction:
-        """The next batch; drops the lists of which nothing is left."""
-        spans = self._take_spans()
+    def take(self, vut: VUT, suspended: tuple[tuple[str, int], ...]) -> BatchedTransaction | None:
+        """The next batch, None when what is ready depends on what has not committed.
+
+        The lists of which nothing is left are dropped.
+        """
+        spans = self._take_free() if self.commits.submitted else self._take_spans()
+        busy = self.commits.busy if self.dropped else frozenset()
+        dropped = {view: at for view, at in sorted(self.dropped.items()) if view not in busy}
+        if not spans and not dropped:
+            return None
         reached = {shape: last for _, last, shape in spans}  # rows of one shape leave in order
-        ranges = merged([(first, last) for first, last, _ in spans])
+        ranges = tuple(merged([(first, last) for first, last, shape in spans if shape.counts]))
+        added = tuple(
+            (self.views[shape.views[0]], first) for first, _, shape in spans if shape.joins
+        )
         parts, deltas = self._parts(vut, reached)
         self.sequence += 1
         self.since_ms = None
-        touched = {x for shape in reached for x in shape.views if x < len(self.views)}
-        depends_on = sorted({self.latest[x] for x in touched} - {0})
-        for x in touched:
-            self.latest[x] = self.sequence
+        depends_on = self._depend(reached, dropped, joins=bool(added))
+        touched = {self.views[x] for x in touched_columns(reached, len(self.views))}
+        self.commits.submit(self.sequence, touched | dropped.keys(), ranges)
         for first, last in ranges:
             self.covered.add(first, last)
-        released = self.rels.take_released(ranges[-1][1])
+        released = self.rels.take_released(ranges[-1][1]) if ranges else ()
         committed_ms = self.rels.close(self.covered.frontier)
         return BatchedTransaction(
             sequence=self.sequence,
-            ranges=tuple(ranges),
+            ranges=ranges,
             parts=parts,
             deltas=deltas,
             frontier=self.covered.frontier,
             ahead=tuple(self.covered.ahead),
-            depends_on=tuple(depends_on),
+            depends_on=depends_on,
             suspended=suspended,
             positions=self.rels.positions,
             committed_ms=committed_ms,
             released=released,
+            added=added,
+            dropped=tuple((view, number) for view, (number, _) in dropped.items()),
         )
+
+    def _depend(
+        self, reached: dict[Shape, int], dropped: dict[str, tuple[int, int]], joins: bool
+    ) -> tuple[int, ...]:
+        """The latest earlier batches that this one depends on; it is the latest now."""
+        touched = touched_columns(reached, len(self.views))
+        above = range(len(self.views)) if joins else touched
+        depends_on = {self.latest[x] for x in above} | {last for _, last in dropped.values()}
+        touched |= {x for x, view in enumerate(self.views) if view in dropped}
+        for x in touched:
+            self.latest[x] = self.sequence
+        for view in dropped:
+            del self.dropped[view]
+        return tuple(sorted(depends_on - {0}))
+
+    def _take_free(self) -> list[Span]:
+        free, kept = parted(self.ready, self.views, self.commits)
+        self.ready = free
+        spans = self._take_spans()
+        self.ready.extend(kept)
+        return spans
 
     def _take_spans(self) -> list[Span]:
         if self.batching.rows is None:
             spans = [span for transaction in self.ready for span in transaction.spans]
             self.ready.clear()
-            self.waiting = 0
+            self.waiting -= _size(spans)
             return spans
         left, spans = self.batching.rows, []
         while self.ready and left > 0:

@@ -1,42 +1,64 @@
 """The merge process of one merge group as a pure machine (MVC 4 and 5, DESIGN 5).
 
 Two kinds of events drive it: REL runs from the integrator, in order and without gaps, and action
-lists from the view managers, in order per view; a list may come before its REL. A third, `Suspend`,
-paints what is left of a view's column black. Nothing here has a clock or does I/O. Every message is
-checked against the protocol before anything changes:
+lists from the view managers, in order per view; a list may come before its REL. `Suspend` paints
+what is left of a view's column black, `ViewChange` opens or closes a column (`changes`). Nothing
+here has a clock or does I/O. Every message is checked against the protocol before anything changes:
 
-    message   must hold                                                        else
-    Rel       first = last seen + 1, runs without gaps, known views            ProtocolError
-    list      known view, not suspended, first > the column's red part,        ProtocolError
-              inside one cut, paints a white cell and skips none
-    Suspend   known view, once, every cell up to `after` has its list          ProtocolError
+    message     must hold                                                        else
+    Rel         first = last seen + 1, runs without gaps, known views            ProtocolError
+    list        known view, not suspended, first > the column's red part,        ProtocolError
+                inside one cut, paints a white cell and skips none
+    Suspend     known view, once, every cell up to `after` has its list          ProtocolError
+    ViewChange  the rules in `changes`                                           ProtocolError
+    committed   a batch that was taken and has not committed                     ProtocolError
 
 What the check of a list needs to know of a REL that has not come yet is checked when it comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
-from streaming.errors import ProtocolError
-from streaming.merge import pa, protocol, spa
+from streaming.errors import FrescoError, ProtocolError
+from streaming.merge import changes, pa, protocol, relrows, spa
 from streaming.merge.batching import GREEDY, BatchedTransaction, Batching, Submission
-from streaming.merge.picture import TableRow, paint_table, read_table
-from streaming.merge.state import restore, snapshot
-from streaming.merge.vut import VUT, Block, HeldList, Row, Shape, Span, WarehouseTransaction
-from streaming.messages import ActionList, Rel, RelRun, Suspend
+from streaming.merge.disciplines import Discipline
+from streaming.merge.picture import TableRow, cells_by_colour, paint_table, read_table
+from streaming.merge.rows import (
+    Block,
+    HeldList,
+    Kind,
+    RelSet,
+    Row,
+    Shape,
+    Span,
+    WarehouseTransaction,
+)
+from streaming.merge.state import Ahead, Joining, load, restore, snapshot
+from streaming.merge.vut import VUT
+from streaming.messages import ActionList, Rel, Suspend, ViewChange
+
+Event = Rel | ActionList | Suspend | ViewChange
 
 
 class MergeMachine:
     """Keeps one group's VUT; `handle` paints it, `take_batch` submits what is ready.
 
+    `algorithms.merge_of` makes the one that a group's view managers need.
+
     Args:
         group: the merge group's name.
-        views: the group's views; their sorted order is the columns' order.
+        views: the views it begins with; their sorted order is the columns' order.
         algorithm: "spa" when all view managers are complete, else "pa".
         batching: when and how many ready rows form a batch.
         order: "overtake" as the paper allows, or "prefix": no row before an earlier one.
+        through: views whose lists are passed through (MVC 6.3); they hold no row back. Only with PA.
+        discipline: what may be submitted before what has committed.
+
+    Raises:
+        FrescoError: MERGE_ALGORITHM, views to pass through under SPA.
     """
 
     def __init__(
@@ -46,26 +68,52 @@ class MergeMachine:
         algorithm: Literal["spa", "pa"] = "spa",
         batching: Batching = GREEDY,
         order: Literal["overtake", "prefix"] = "overtake",
+        through: tuple[str, ...] = (),
+        discipline: Discipline = "declared",
     ) -> None:
+        if through and (algorithm == "spa" or not set(through) <= set(views)):
+            raise FrescoError(
+                "MERGE_ALGORITHM",
+                f"{', '.join(through)} cannot be passed through by {algorithm} of {group}",
+                where=f"merge {group}",
+                todo="let algorithm_for choose",
+            )
+        names = tuple(sorted(views))
         self.group = group
-        self.views = tuple(sorted(views))
-        self.algorithm = algorithm
         self.order = order
+        self.founded = (names, algorithm, tuple(sorted(through)))
+        """The views, algorithm and views to pass through that it was made with."""
         self.seen = -1
         """The last number a REL has named."""
         self.suspended: dict[str, int] = {}
-        self.column = {view: x for x, view in enumerate(self.views)}
-        self.guard = (len(self.views),) if order == "prefix" else ()
+        self.joining: dict[str, Joining] = {}
+        """Views that no batch has shown yet."""
+        self.opened: dict[str, list[int]] = {}
+        """At which cuts a view was added."""
+        self.dropped: dict[str, int] = {}
+        """At which cut a view was last dropped."""
+        self.ahead: list[Ahead] = []
+        """Additions whose cut has not been seen."""
+        self.submission = Submission(group, names, batching, discipline)
+        self.lay_out(names, algorithm, frozenset(through))
+
+    def lay_out(
+        self, views: tuple[str, ...], algorithm: Literal["spa", "pa"], through: frozenset[str]
+    ) -> None:
+        """An empty table with these columns."""
+        self.views, self.algorithm, self.through = views, algorithm, through
+        self.column = {view: x for x, view in enumerate(views)}
+        self.guard = (len(views),) if self.order == "prefix" else ()
         """A column in which every row has an idle cell: it lets no row overtake another."""
-        self.vut = VUT(len(self.views) + len(self.guard), whole_columns=algorithm == "pa")
-        self.submission = Submission(self.views, batching)
-        self.passed = [-1] * len(self.views)
+        self.vut = VUT(len(views) + len(self.guard), whole_columns=algorithm == "pa")
+        self.submission.columns(views)
+        self.passed = [-1] * len(views)
         """Per column the last number at which the view was idle in a REL."""
-        self.shapes: dict[tuple[tuple[str, ...], tuple[str, ...]], Shape] = {}
+        self.shapes: dict[Kind, dict[RelSet, Shape]] = {"counted": {}, "passed": {}, "joining": {}}
 
     # Events ---------------------------------------------------------------------------------------
 
-    def handle(self, message: Rel | ActionList | Suspend) -> list[WarehouseTransaction]:
+    def handle(self, message: Event) -> list[WarehouseTransaction]:
         """One message; returns the warehouse transactions that became ready, in order.
 
         Raises:
@@ -73,9 +121,27 @@ class MergeMachine:
         """
         if message.group != self.group:
             raise ProtocolError("merge", message, f"this is the merge of group {self.group!r}")
+        if not self.ahead or not isinstance(message, Rel) or message.last < changes.cut(self):
+            return self.receive(message)
+        before = self.snapshot()
+        try:
+            return self.receive(message) + changes.receive_early(self)
+        except ProtocolError:
+            load(self, before)
+            raise
+
+    def receive(self, message: Event) -> list[WarehouseTransaction]:
+        """`handle`, but for what waits for a cut."""
         match message:
             case Rel():
                 ready = self._receive_rel(message)
+            case ViewChange():
+                ready = changes.receive_change(self, message)
+            case _ if changes.is_late(self, message):
+                ready = []
+            case _ if (ahead := changes.early_for(self, message)) is not None:
+                ahead.held.append(message)
+                ready = []
             case ActionList():
                 ready = self._receive_list(message)
             case Suspend():
@@ -84,18 +150,31 @@ class MergeMachine:
         return ready
 
     def take_batch(self, now_ms: int = 0) -> BatchedTransaction | None:
-        """The next BWT, None when none is due; its rows leave the table.
+        """The next BWT, None when none may be submitted now; its rows leave the table.
 
         Args:
             now_ms: any clock's milliseconds; only batching by age looks at it.
         """
         if not self.submission.due(now_ms):
             return None
-        return self.submission.take(self.vut, tuple(sorted(self.suspended.items())))
+        batch = self.submission.take(self.vut, changes.told_suspended(self))
+        if batch is None or not batch.added:
+            return batch
+        for view, _ in batch.added:
+            del self.joining[view]
+        return replace(batch, suspended=changes.told_suspended(self))
+
+    def committed(self, sequence: int) -> None:
+        """The warehouse has committed a BWT; "sequential" and "dependent" wait to hear it.
+
+        Raises:
+            ProtocolError: no such BWT is waited for.
+        """
+        self.submission.commits.committed(sequence)
 
     def _receive_rel(self, rel: Rel) -> list[WarehouseTransaction]:
         protocol.check_rel(self, rel)
-        block, spans = self._spans(rel)
+        block, spans = relrows.spans_of(self, rel)
         for x, held, state in protocol.match_early_lists(self, rel, block):
             held.state = state
             if state is None:
@@ -126,24 +205,24 @@ class MergeMachine:
         self.suspended[message.view] = message.after
         rows = self.vut.rows()
         self.vut.clear_rows()
-        return self.place([s for row in rows for s in self._blacken(row, x, message.after)])
+        return self.place(
+            [s for row in rows for s in relrows.blackened(self, row, x, message.after)]
+        )
 
     def place(self, rows: list[tuple[int, int, Shape]]) -> list[WarehouseTransaction]:
         """Fills the empty table with rows, ascending, and looks at all of them."""
         blocks = {cut: Block(cut) for cut in self.submission.rels.cuts}
+        joining = []
         spans = []
         for first, last, shape in rows:
-            blocks[self.submission.rels.cut_after(first)].add(first, last, shape)
-            spans.append(Span(first, last, shape))
-        return self._add(spans, list(blocks.values()))
-
-    def _spans(self, rel: Rel) -> tuple[Block, list[Span]]:
-        shapes, block, spans = self.shapes, Block(rel.last), []
-        for first, last, views, idle in self._runs(rel.runs):
-            shape = shapes.get((views, idle)) or self.shape(views, idle)
+            if shape.joins:
+                block = Block(last)
+                joining.append(block)
+            else:
+                block = blocks[self.submission.rels.cut_after(first)]
             block.add(first, last, shape)
             spans.append(Span(first, last, shape))
-        return block, spans
+        return self._add(spans, [*joining, *blocks.values()])
 
     def _add(self, spans: list[Span], blocks: list[Block]) -> list[WarehouseTransaction]:
         empty = tuple(span for span in spans if not span.shape.views)
@@ -158,6 +237,18 @@ class MergeMachine:
         if self.algorithm == "spa":
             return spa.process_rows(self.vut, rows)
         return pa.process_columns(self.vut, {x for row in rows for x in row.shape.views})
+
+    def shape(self, views: tuple[str, ...], idle: tuple[str, ...], kind: Kind = "counted") -> Shape:
+        """The one object for a REL set; views that are passed through have rows of their own."""
+        shapes = self.shapes[kind]
+        known = shapes.get((views, idle))
+        if known is None:
+            here = self.through if kind == "counted" else ()
+            columns = tuple(sorted(self.column[view] for view in views if view not in here))
+            busy = tuple(x for x in columns if self.views[x] not in idle)
+            guard = self.guard if kind == "counted" else ()
+            known = shapes[views, idle] = Shape(columns + guard, busy, kind, views)
+        return known
 
     # State ----------------------------------------------------------------------------------------
 
@@ -183,21 +274,19 @@ class MergeMachine:
         """Transactions that are ready and not in a batch yet."""
         return self.submission.waiting
 
+    @property
+    def settled(self) -> int:
+        """Every list up to it has been in a batch, those of passed and joining views included."""
+        if not self.through and not self.joining:
+            return self.frontier
+        left = [row.first for row in self.vut.rows() if not row.shape.counts]
+        for transaction in self.submission.ready:
+            left += [span.first for span in transaction.spans if not span.shape.counts]
+        return min([self.frontier, *(first - 1 for first in left)])
+
     def cells_by_colour(self) -> dict[str, int]:
         """Cells of the table by colour, counted by transaction."""
-        rows = self.vut.rows()
-        ready = [span for transaction in self.submission.ready for span in transaction.spans]
-        cells = [(row.last - row.first + 1, self._width(row.shape)) for row in rows]
-        gray = sum((span.last - span.first + 1) * self._width(span.shape) for span in ready)
-        white = self.vut.white_cells()
-        coloured = sum(count * width for count, width in cells)
-        total = len(self.views) * (sum(count for count, _ in cells) + self.waiting)
-        return {
-            "white": white,
-            "red": coloured - white,
-            "gray": gray,
-            "black": total - coloured - gray,
-        }
+        return cells_by_colour(self)
 
     def table(self) -> list[TableRow]:
         """The VUT as the paper prints it, equal neighbours as one row; gray rows included."""
@@ -206,48 +295,3 @@ class MergeMachine:
     def painted(self) -> str:
         """The VUT as text, for people."""
         return paint_table(self)
-
-    # Rows -----------------------------------------------------------------------------------------
-
-    def shape(self, views: tuple[str, ...], idle: tuple[str, ...]) -> Shape:
-        """The one object for a REL set."""
-        known = self.shapes.get((views, idle))
-        if known is None:
-            columns = tuple(sorted(self.column[view] for view in views))
-            busy = tuple(x for x in columns if self.views[x] not in idle)
-            known = self.shapes[views, idle] = Shape(columns + self.guard, busy)
-        return known
-
-    def _runs(
-        self, runs: tuple[RelRun, ...]
-    ) -> Iterator[tuple[int, int, tuple[str, ...], tuple[str, ...]]]:
-        """The runs, cut at each suspended view's last good number and without the view below it."""
-        if not self.suspended:
-            for run in runs:
-                yield run.first, run.last, run.views, run.idle
-            return
-        for run in runs:
-            first = run.first
-            ends = {after for after in self.suspended.values() if run.first <= after < run.last}
-            for last in (*sorted(ends), run.last):
-                black = [view for view, after in self.suspended.items() if after < first]
-                views, idle = run.views, run.idle
-                if black:
-                    views = tuple(view for view in views if view not in black)
-                    idle = tuple(view for view in idle if view not in black)
-                yield first, last, views, idle
-                first = last + 1
-
-    def _width(self, shape: Shape) -> int:
-        return len(shape.views) - len(self.guard)
-
-    def _blacken(self, row: Row, x: int, after: int) -> Iterator[Span]:
-        if x not in row.shape.views or row.last <= after:
-            yield Span(row.first, row.last, row.shape)
-            return
-        if row.first <= after:
-            yield Span(row.first, after, row.shape)
-        views = tuple(self.views[y] for y in row.shape.views if y != x and y < len(self.views))
-        idle = tuple(view for view in views if self.column[view] not in row.shape.busy)
-        shape = self.shape(views, idle)
-        yield Span(max(row.first, after + 1), row.last, shape)

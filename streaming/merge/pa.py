@@ -5,14 +5,16 @@ finished (PAPERS 1). This is its meaning: the rows that must go together with ro
 of {i} under (a) every earlier row of a column in which the row is not black, and (b) the row named
 by `state` in each red cell; they are applied iff none of them has a white cell.
 
-The closure takes whole tops of columns, so it is one limit per column: rows down to there.
+The closure takes whole tops of columns, so it is one limit per column: rows down to there. The row at
+which an added view joins has every row down to its number as an earlier one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streaming.merge.vut import VUT, Row, Span, WarehouseTransaction
+from streaming.merge.rows import Row, Span, WarehouseTransaction
+from streaming.merge.vut import VUT
 
 
 def process_columns(vut: VUT, columns: Iterable[int]) -> list[WarehouseTransaction]:
@@ -38,7 +40,7 @@ def process_columns(vut: VUT, columns: Iterable[int]) -> list[WarehouseTransacti
         )
         spans = _paint_gray(vut, limits)
         ready.append(WarehouseTransaction(spans, whole or len(spans) > 1))
-        waiting |= limits.keys()
+        waiting |= limits.keys() | vut.joins
     return ready
 
 
@@ -71,11 +73,21 @@ def closure(vut: VUT, row: Row, number: int) -> dict[int, int] | None:
                 last = min(above.last, limits[x])
                 if last > vut.painted[x]:
                     return None
-            for y in above.shape.views:  # (a)
+            columns = _counting(vut, last) if above.shape.joins else above.shape.views
+            for y in columns:  # (a)
                 if limits.get(y, -1) < last:
                     limits[y] = last
                     queue.append(y)
     return limits
+
+
+def _counting(vut: VUT, number: int) -> list[int]:
+    """The columns with a row down to `number`, other views that join there aside (`changes`)."""
+    return [
+        y
+        for y, column in enumerate(vut.columns)
+        if any(not row.shape.joins for row in column if row.first <= number)
+    ]
 
 
 def _seed(vut: VUT, row: Row) -> tuple[int, bool]:
@@ -109,6 +121,8 @@ def _paint_gray(vut: VUT, limits: dict[int, int]) -> tuple[Span, ...]:
             spans.append(Span(row.first, row.last, row.shape))
             for y in row.shape.views:
                 vut.columns[y].remove(row)
+            if row.shape.joins:
+                vut.joins.discard(x)
             row.first = row.last + 1
             vut.leave(1)
     return tuple(sorted(spans, key=lambda span: span.first))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+from streaming.merge.rows import Span
 
 if TYPE_CHECKING:
     from streaming.merge.machine import MergeMachine
@@ -55,12 +58,41 @@ def read_table(machine: MergeMachine) -> list[TableRow]:
 
 def paint_table(machine: MergeMachine) -> str:
     """One line per row: numbers, colours, lists."""
-    lines = [f"{'':>12}  " + " ".join(machine.views)]
-    for row in read_table(machine):
+    return paint_rows(machine.views, read_table(machine))
+
+
+def paint_rows(views: Sequence[str], rows: Sequence[TableRow]) -> str:
+    """The rows of a table with these columns as text."""
+    lines = [f"{'':>12}  " + " ".join(views)]
+    for row in rows:
         numbers = f"{row.first}" if row.first == row.last else f"{row.first}..{row.last}"
         cells = " ".join(
-            letter.center(len(view))
-            for letter, view in zip(row.colours, machine.views, strict=True)
+            letter.center(len(view)) for letter, view in zip(row.colours, views, strict=True)
         )
         lines.append(f"{numbers:>12}  {cells}  {{{', '.join(row.lists)}}}")
     return "\n".join(line.rstrip() for line in lines)
+
+
+def cells_by_colour(machine: MergeMachine) -> dict[str, int]:
+    """Cells of the table by colour, counted by transaction; a joining view's row is one."""
+    width = len(machine.views)
+    ready = [span for transaction in machine.submission.ready for span in transaction.spans]
+    waiting = [Span(row.first, row.last, row.shape) for row in machine.vut.rows()]
+    gray, coloured = _cells(ready, width), _cells(waiting, width)
+    white = machine.vut.white_cells()
+    counted = [span for span in (*ready, *waiting) if span.shape.counts]
+    total = width * sum(span.last - span.first + 1 for span in counted)
+    return {
+        "white": white,
+        "red": coloured - white,
+        "gray": gray,
+        "black": max(0, total - coloured - gray),
+    }
+
+
+def _cells(spans: Sequence[Span], width: int) -> int:
+    """How many cells of the rows are not black."""
+    return sum(
+        (last - first + 1) * len([x for x in shape.views if x < width])
+        for first, last, shape in spans
+    )

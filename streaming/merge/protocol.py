@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming.errors import ProtocolError
-from streaming.merge.vut import Block, HeldList
+from streaming.merge import changes
+from streaming.merge.rows import Block, HeldList
 from streaming.messages import ActionList, Rel, Suspend
 
 if TYPE_CHECKING:
@@ -36,22 +37,22 @@ def column_of(machine: MergeMachine, view: str, message: object) -> int:
     return x
 
 
-def check_rel(machine: MergeMachine, rel: Rel) -> None:
-    """REL goes on where the last one ended; its runs follow each other and name views of the group.
+def check_runs(machine: MergeMachine, seen: int, rel: Rel) -> None:
+    """REL goes on after `seen`; its runs follow each other and name views of the group.
 
     Raises:
         ProtocolError: it does not.
     """
-    if rel.first <= machine.seen:
+    if rel.first <= seen:
         raise ProtocolError("merge", rel, f"a second REL for number {rel.first}")
-    if rel.first != machine.seen + 1:
-        raise ProtocolError("merge", rel, f"REL must go on at number {machine.seen + 1}")
+    if rel.first != seen + 1:
+        raise ProtocolError("merge", rel, f"REL must go on at number {seen + 1}")
     number = rel.first
     for run in rel.runs:
         if run.first != number or run.last < run.first:
             raise ProtocolError("merge", rel, f"the runs must go on at number {number}")
         number = run.last + 1
-        if (run.views, run.idle) in machine.shapes:
+        if (run.views, run.idle) in machine.shapes["counted"]:
             continue
         for view in run.views:
             column_of(machine, view, rel)
@@ -59,6 +60,18 @@ def check_rel(machine: MergeMachine, rel: Rel) -> None:
             raise ProtocolError("merge", rel, "views of a run are distinct, idle ones among them")
     if number != rel.last + 1 or not rel.runs:
         raise ProtocolError("merge", rel, f"the runs must end at number {rel.last}")
+
+
+def check_rel(machine: MergeMachine, rel: Rel) -> None:
+    """The runs are right, a cut is where a view joins, and no list is needed of a suspended view.
+
+    Raises:
+        ProtocolError: a rule is broken.
+    """
+    check_runs(machine, machine.seen, rel)
+    if machine.ahead and rel.first <= changes.cut(machine) < rel.last:
+        rule = f"a view joins at {changes.cut(machine)}, which must be a cut"
+        raise ProtocolError("merge", rel, rule)
     for view, after in machine.suspended.items():
         white = max(machine.vut.painted[machine.column[view]] + 1, rel.first)
         for run in rel.runs if white <= after else ():
@@ -90,6 +103,10 @@ def check_list(machine: MergeMachine, message: ActionList) -> int:
         raise ProtocolError("merge", message, rule)
     if machine.algorithm == "spa" and not message.complete:
         raise ProtocolError("merge", message, "SPA takes lists of complete view managers only")
+    joins = machine.joining.get(view)
+    if joins is not None and first <= joins.number < last:
+        rule = f"{view!r} joins with a list of number {joins.number} alone"
+        raise ProtocolError("merge", message, rule)
     white = machine.vut.first_white(x)
     if white is not None and white < first:
         raise ProtocolError("merge", message, f"{view!r} has no list for number {white}")

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from streaming.merge.vut import VUT, Row, Span, WarehouseTransaction
+from streaming.merge.rows import Row, Span, WarehouseTransaction
+from streaming.merge.vut import VUT
 
 
 def process_rows(vut: VUT, rows: Iterable[Row]) -> list[WarehouseTransaction]:

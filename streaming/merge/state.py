@@ -1,24 +1,52 @@
-"""The merge machine's state as JSON: rows, ready rows, lists by reference, what batches said."""
+"""The merge machine's state as JSON: rows, ready rows, lists by reference, what batches said.
+
+Columns go by their views' names, so that a state can be put into a table with other columns
+(`changes`), and a machine made with the views it began with or those it has now can take it over.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.errors import FrescoError
 from streaming.merge.covered import Covered, OpenRel
-from streaming.merge.vut import HeldList, Shape, Span, WarehouseTransaction
-from streaming.messages import Rows
+from streaming.merge.rows import UNPAINTED, HeldList, Shape, Span, WarehouseTransaction
+from streaming.messages import ActionList, Rows, Suspend, ViewChange, decode, encode
 
 if TYPE_CHECKING:
     from streaming.merge.machine import MergeMachine
 
-FORMAT = 1
+FORMAT = 2
+
+
+class Ahead(NamedTuple):
+    """An addition whose cut has not been seen, and what the view's manager has sent since."""
+
+    change: ViewChange
+    held: list[ActionList | Suspend]
+
+    @property
+    def number(self) -> int:
+        """The cut."""
+        return self.change.number
+
+
+class Joining(NamedTuple):
+    """A view that no batch has shown yet.
+
+    Attributes:
+        number: the cut at which it joins.
+        shown: the last good number of the suspended view that comes back; None for a new one.
+    """
+
+    number: int
+    shown: int | None
 
 
 def snapshot(machine: MergeMachine) -> dict[str, Any]:
     """The state as JSON values; `restore` reads it."""
-    submission, vut = machine.submission, machine.vut
+    submission, vut, views = machine.submission, machine.vut, machine.views
     shapes: dict[Shape, int] = {}
 
     def shape_at(shape: Shape) -> int:
@@ -32,22 +60,34 @@ def snapshot(machine: MergeMachine) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "config": _config(machine),
+        "views": list(views),
+        "through": sorted(machine.through),
+        "algorithm": machine.algorithm,
         "seen": machine.seen,
         "suspended": dict(machine.suspended),
-        "painted": list(vut.painted),
-        "passed": list(machine.passed),
-        "lists": [[_dump(held) for held in column] for column in vut.lists],
+        "joining": {view: list(joining) for view, joining in machine.joining.items()},
+        "opened": {view: list(numbers) for view, numbers in machine.opened.items()},
+        "dropped": dict(machine.dropped),
+        "ahead": [
+            [encode(message).decode() for message in (ahead.change, *ahead.held)]
+            for ahead in machine.ahead
+        ],
+        "painted": dict(zip(views, vut.painted, strict=False)),
+        "passed": dict(zip(views, machine.passed, strict=True)),
+        "lists": {v: [_dump(held) for held in vut.lists[x]] for x, v in enumerate(views)},
         "rows": rows,
         "ready": ready,
-        "shapes": [[list(shape.views), list(shape.busy)] for shape in shapes],
+        "shapes": [_names(machine, shape) for shape in shapes],
         "covered": [submission.covered.frontier, [list(r) for r in submission.covered.ahead]],
         "rels": [[rel.last, dict(rel.positions), rel.committed_ms] for rel in submission.rels.open],
         "closed": [submission.rels.closed, dict(submission.rels.positions)],
         "released": [[first, list(names)] for first, names in submission.rels.released],
         "sequence": submission.sequence,
         "since_ms": submission.since_ms,
-        "taken": list(submission.taken),
-        "latest": list(submission.latest),
+        "closing": {view: list(at) for view, at in submission.dropped.items()},
+        "commits": submission.commits.snapshot(),
+        "taken": dict(zip(views, submission.taken, strict=True)),
+        "latest": dict(zip(views, submission.latest, strict=True)),
     }
 
 
@@ -57,21 +97,39 @@ def restore(machine: MergeMachine, saved: dict[str, Any]) -> None:
     Raises:
         FrescoError: MERGE_SNAPSHOT when the snapshot is not of such a machine.
     """
-    if saved.get("format") != FORMAT or saved.get("config") != _config(machine):
+    if saved.get("format") != FORMAT or not _fits(machine, saved):
         raise FrescoError(
             "MERGE_SNAPSHOT",
             f"the saved state is of {saved.get('config')!r}, this merge is {_config(machine)!r}",
             where=f"merge {machine.group}",
             todo="start with the view files of the saved state; `fresco view add` changes a group",
         )
+    _, views, algorithm, through, *_ = saved["config"]
+    machine.founded = tuple(views), algorithm, tuple(through)
+    load(machine, saved)
+
+
+def load(machine: MergeMachine, saved: dict[str, Any]) -> list[WarehouseTransaction]:
+    """Makes the table with the saved columns and fills it.
+
+    Returns:
+        what is ready and was not when the state was saved: nothing, unless columns were changed.
+    """
+    machine.lay_out(tuple(saved["views"]), saved["algorithm"], frozenset(saved["through"]))
     submission, vut = machine.submission, machine.vut
     machine.seen = saved["seen"]
     machine.suspended = dict(saved["suspended"])
-    machine.passed[:] = saved["passed"]
-    vut.painted[:] = saved["painted"]
-    vut.lists = [deque(_load(held) for held in column) for column in saved["lists"]]
-    shapes = [_shape(machine, views, busy) for views, busy in saved["shapes"]]
-    vut.clear_rows()
+    machine.joining = {view: Joining(*joining) for view, joining in saved["joining"].items()}
+    machine.opened = {view: list(numbers) for view, numbers in saved["opened"].items()}
+    machine.dropped = dict(saved["dropped"])
+    machine.ahead = [_load_ahead(texts) for texts in saved["ahead"]]
+    for x, view in enumerate(machine.views):
+        machine.passed[x] = saved["passed"].get(view, UNPAINTED)
+        vut.painted[x] = saved["painted"].get(view, UNPAINTED)
+        vut.lists[x] = deque(_load(held) for held in saved["lists"].get(view, ()))
+        submission.taken[x] = saved["taken"].get(view, UNPAINTED)
+        submission.latest[x] = saved["latest"].get(view, 0)
+    shapes = [machine.shape(tuple(v), tuple(idle), kind) for kind, v, idle in saved["shapes"]]
     submission.ready.clear()
     submission.waiting = 0
     submission.put(
@@ -83,28 +141,48 @@ def restore(machine: MergeMachine, saved: dict[str, Any]) -> None:
             for together, spans in saved["ready"]
         ]
     )
+    _load_submission(machine, saved)
+    return machine.place([(first, last, shapes[shape]) for first, last, shape in saved["rows"]])
+
+
+def _load_submission(machine: MergeMachine, saved: dict[str, Any]) -> None:
+    submission = machine.submission
     frontier, ahead = saved["covered"]
     submission.covered = Covered(frontier, [(first, last) for first, last in ahead])
     submission.rels.open = deque(OpenRel(*rel) for rel in saved["rels"])
     submission.rels.cuts = deque(rel.last for rel in submission.rels.open)
     submission.rels.closed, submission.rels.positions = saved["closed"]
     submission.rels.released = deque((first, tuple(names)) for first, names in saved["released"])
-    machine.place([(first, last, shapes[shape]) for first, last, shape in saved["rows"]])
     submission.sequence = saved["sequence"]
     submission.since_ms = saved["since_ms"]
-    submission.taken[:] = saved["taken"]
-    submission.latest[:] = saved["latest"]
+    submission.dropped = {view: (number, last) for view, (number, last) in saved["closing"].items()}
+    submission.commits.restore(saved["commits"])
 
 
 def _config(machine: MergeMachine) -> list[Any]:
-    return [machine.group, list(machine.views), machine.algorithm, machine.order]
+    views, algorithm, through = machine.founded
+    discipline = machine.submission.commits.discipline
+    return [machine.group, list(views), algorithm, list(through), machine.order, discipline]
 
 
-def _shape(machine: MergeMachine, views: list[int], busy: list[int]) -> Shape:
-    """The machine's own object for the set, so that later rows share it."""
-    names = tuple(machine.views[x] for x in views if x < len(machine.views))
-    idle = tuple(machine.views[x] for x in views if x < len(machine.views) and x not in busy)
-    return machine.shape(names, idle)
+def _fits(machine: MergeMachine, saved: dict[str, Any]) -> bool:
+    """Whether the machine was made with the views that the saved one began with, or has now."""
+    mine, began = _config(machine), saved["config"]
+    now = [began[0], saved["views"], saved["algorithm"], saved["through"], *began[4:]]
+    return mine in (began, now)
+
+
+def _names(machine: MergeMachine, shape: Shape) -> list[Any]:
+    """[kind, views, idle views] of a row."""
+    views = [machine.views[x] for x in shape.views if x < len(machine.views)]
+    idle = [view for view in views if machine.column[view] not in shape.busy]
+    return [shape.kind, views, idle]
+
+
+def _load_ahead(texts: list[str]) -> Ahead:
+    change, *held = (decode(text.encode()) for text in texts)
+    assert isinstance(change, ViewChange)
+    return Ahead(change, [one for one in held if isinstance(one, ActionList | Suspend)])
 
 
 def _dump(held: HeldList) -> dict[str, Any]:

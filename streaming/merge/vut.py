@@ -17,136 +17,10 @@ either. PA looks at whole columns and keeps those instead.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
 
-from streaming.messages import Rows
-
-UNPAINTED = -1
-"""`painted` of a column without any list; numbers start at 0."""
-UNLIMITED = 2**63 - 1
-"""How far down a row without busy cells is red."""
-
-
-class Shape:
-    """A REL set as column positions; equal sets of one machine share one object.
-
-    Attributes:
-        views: all columns of the row that are not black.
-        busy: those of `views` that need a list; the others are idle.
-        red: down to where its busy columns are all red, when `version` is the table's.
-    """
-
-    __slots__ = ("busy", "red", "version", "views")
-
-    def __init__(self, views: tuple[int, ...], busy: tuple[int, ...]) -> None:
-        self.views = views
-        self.busy = busy
-        self.red = UNPAINTED
-        self.version = -1
-
-
-class Row:
-    """The transactions [first..last] of one shape that are not gray yet.
-
-    Attributes:
-        blockers: rows right above it in its columns that are not gray.
-        below: rows that it blocks.
-    """
-
-    __slots__ = ("below", "blockers", "first", "last", "shape")
-
-    def __init__(self, first: int, last: int, shape: Shape) -> None:
-        self.first = first
-        self.last = last
-        self.shape = shape
-        self.blockers = 0
-        self.below: list[Row] = []
-
-
-class Block:
-    """The busy cells that one REL message brought, found again by number and column."""
-
-    def __init__(self, last: int) -> None:
-        self.last = last
-        self.shapes: dict[Shape, tuple[list[int], list[int]]] = {}
-
-    def add(self, first: int, last: int, shape: Shape) -> None:
-        """The run [first..last], below all others."""
-        runs = self.shapes.get(shape)
-        if runs is None:
-            runs = self.shapes[shape] = ([], [])
-        runs[0].append(first)
-        runs[1].append(last)
-
-    def first_busy(self, x: int, number: int) -> int | None:
-        """The first busy cell of the column at or below `number`."""
-        found = None
-        for shape, (firsts, lasts) in self.shapes.items():
-            if x in shape.busy and (at := bisect_left(lasts, number)) < len(lasts):
-                cell = max(firsts[at], number)
-                found = cell if found is None or cell < found else found
-        return found
-
-    def last_busy(self, x: int, first: int, last: int) -> int | None:
-        """The last busy cell of the column in [first..last]."""
-        found = None
-        for shape, (firsts, lasts) in self.shapes.items():
-            if x in shape.busy and (at := bisect_right(firsts, last) - 1) >= 0:
-                cell = min(lasts[at], last)
-                if cell >= first and (found is None or cell > found):
-                    found = cell
-        return found
-
-    def busy_cells(self, x: int, number: int) -> int:
-        """How many busy cells of the column lie at or below `number`."""
-        return sum(
-            max(0, last - max(first, number) + 1)
-            for shape, runs in self.shapes.items()
-            if x in shape.busy
-            for first, last in zip(*runs, strict=True)
-        )
-
-
-class Span(NamedTuple):
-    """The rows [first..last] of one shape."""
-
-    first: int
-    last: int
-    shape: Shape
-
-
-class WarehouseTransaction(NamedTuple):
-    """WT: rows that became ready (MVC 4.2 line 4, PA line 7).
-
-    Attributes:
-        spans: the rows, in the order in which they may be applied.
-        together: all spans go in one warehouse transaction (some list covers several of their rows
-            as one); otherwise each number is a warehouse transaction of its own.
-    """
-
-    spans: tuple[Span, ...]
-    together: bool
-
-
-@dataclass(slots=True)
-class HeldList:
-    """An action list that is kept until all of its rows are in a batch.
-
-    Attributes:
-        id: names it in parts, "view[first..last]".
-        state: the last number whose cell it paints (the paper's `state`); None before its REL.
-    """
-
-    id: str
-    first: int
-    last: int
-    complete: bool
-    delta: Rows | None
-    state: int | None = None
+from streaming.merge.rows import UNLIMITED, UNPAINTED, Block, HeldList, Row, Shape
 
 
 class VUT:
@@ -168,6 +42,8 @@ class VUT:
         """Per column the row that has no blockers and waits for a list."""
         self.version = 0
         """Grows with every list; tells whether a shape's `red` still holds."""
+        self.joins: set[int] = set()
+        """Columns whose view has not joined yet; only with `whole_columns`."""
         self._whole_columns = whole_columns
         self._bottom: list[Row | None] = [None] * width
         self._rows: list[Row] = []
@@ -180,8 +56,14 @@ class VUT:
         if self._whole_columns:
             for x in shape.views:
                 self.columns[x].append(row)
+            if shape.joins:
+                self.joins.update(shape.views)
             return row
         bottom = self._bottom
+        if shape.joins:
+            for end in dict.fromkeys(bottom):
+                if end is not None:
+                    self._block(end, row)
         above = None
         for x in shape.views:
             other = bottom[x]
@@ -192,6 +74,12 @@ class VUT:
                     row.blockers += 1
                 above = other
         return row
+
+    def _block(self, other: Row, row: Row) -> None:
+        """A joining row waits for a column's last row, unless that joins itself."""
+        if other.first <= other.last and not other.shape.joins:
+            other.below.append(row)
+            row.blockers += 1
 
     def add_block(self, block: Block) -> None:
         """The cells of a REL message whose rows have been added."""
@@ -247,6 +135,7 @@ class VUT:
             column.clear()
         for blocks in self.due:
             blocks.clear()
+        self.joins.clear()
         self.top = [None] * len(self.top)
         self._bottom = [None] * len(self.top)
         self._rows = []

@@ -7,7 +7,7 @@ typed by the catalog. Two databases are read one after the other: the workload m
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import duckdb
@@ -20,18 +20,19 @@ from streaming.algebra.tree import Column, Relation
 from streaming.algebra.types import duck_type
 from streaming.errors import FrescoError
 from streaming.proof import recorded
-from streaming.proof.history import History, columns_of
+from streaming.proof.engine import columns_of, open_engine
+from streaming.proof.forgotten import Forgotten
+from streaming.proof.history import History
 from streaming.proof.levels import Judged, Witness
 from streaming.proof.recompute import (
     Difference,
     Recomputed,
     differences,
-    fingerprint,
     offer_relation,
-    open_engine,
     parents_first,
 )
 from streaming.readers import Warehouse
+from streaming.warehouse.updates import UpdatesReader
 
 EQUAL, DIFFERENT = "equal", "different"
 
@@ -54,24 +55,32 @@ def judge_databases(
 ) -> list[Judged]:
     """One line per relation and view: equal to its database or not.
 
+    Relations are left out when the beginning of `_updates` has been dropped.
+
     Raises:
-        FrescoError: VERIFY_SOURCE, VERIFY_SQL, VERIFY_RETENTION.
+        FrescoError: VERIFY_SOURCE, VERIFY_SQL.
     """
     engine = open_engine()
-    truncated = recorded.truncations(path)
+    whole = UpdatesReader(path).kept_from == 0
+    truncated = recorded.truncations(path) if whole else {}
     relations = {relation.name: relation for relation in warehouse.relations()}
     lines = []
-    tables = _read_all(engine, list(relations.values()), databases)
+    forgotten = Forgotten(path)
+    tables = _read_all(engine, list(relations.values()), databases, forgotten)
     for at, relation in enumerate(relations.values()):
-        rows = warehouse.updates(relation.name)
-        history = History(
-            engine, f"__h{at}", relation.schema, rows, truncated.get(relation.name, [])
-        )
-        history.seek(recorded.EVERYTHING)
-        found = differences(engine, tables[relation.name], history.bag, history.columns, 3)
-        count, _ = fingerprint(engine, tables[relation.name], history.columns)
+        if not whole:
+            offer_relation(engine, relation, tables[relation.name], columns_of(relation.schema))
+            continue
+        emptied = truncated.get(relation.name, [])
+        rows = forgotten.exchanged(relation, warehouse.updates(relation.name), emptied)
+        history = History(engine, f"__h{at}", relation.schema, rows, emptied)
+        rows_there, columns = tables[relation.name], ", ".join(history.columns)
+        there = f"(SELECT {columns}, count(*) AS _n FROM {rows_there} GROUP BY {columns})"
+        kept = history.bag(recorded.EVERYTHING)
+        found = differences(engine, there, kept, history.columns, 3)
+        count = engine.sql(f"FROM {rows_there}").shape[0]
         lines.append(_line("relation", relation.name, found, count, -1, ""))
-        offer_relation(engine, relation, tables[relation.name], history.columns)
+        offer_relation(engine, relation, rows_there, history.columns)
     specs = {name: warehouse.spec(name) for name in warehouse.views()}
     for at, name in enumerate(parents_first(specs)):
         lines.append(_judge_view(engine, warehouse, name, f"__v{at}", relations))
@@ -88,14 +97,14 @@ def _judge_view(
     spec = warehouse.spec(name)
     schema = tuple(Column(one["name"], one["type"]) for one in spec["schema"])
     recomputed = Recomputed(engine, name, table, schema, spec["sql"], relations)
-    recomputed.refresh()
+    recomputed.prepare()
     rows = warehouse.read(name, expanded=False)
     facts = rows.schema.metadata or {}
     after = facts.get(b"fresco.suspended_after")
     found = recomputed.differences(recomputed.take_rows(rows))
     note = f"suspended after {after.decode()}" if after is not None else ""
     number = int(facts.get(b"fresco.number", b"-1"))
-    return _line("view", name, found, recomputed.fingerprint()[0], number, note)
+    return _line("view", name, found, recomputed.print()[0], number, note)
 
 
 def _line(
@@ -113,8 +122,9 @@ def _read_all(
     engine: duckdb.DuckDBPyConnection,
     relations: list[Relation],
     databases: Mapping[str, Database],
+    forgotten: Forgotten,
 ) -> dict[str, str]:
-    """Relation -> DuckDB bag table with the database's rows."""
+    """Relation -> DuckDB table with the database's rows."""
     tables: dict[str, str] = {}
     for source in sorted({relation.name.partition(".")[0] for relation in relations}):
         if source not in databases:
@@ -133,7 +143,8 @@ def _read_all(
                 connection.execute("SET DateStyle = 'ISO'")
                 connection.execute("SET bytea_output = 'hex'")
                 for relation in own:
-                    text = _read_text(connection, relation, databases[source])
+                    lost = forgotten.columns(relation)
+                    text = _read_text(connection, relation, databases[source], lost)
                     tables[relation.name] = _typed(engine, f"__d{len(tables)}", relation, text)
         except (psycopg.Error, duckdb.Error) as error:
             raise FrescoError(
@@ -146,16 +157,22 @@ def _read_all(
 
 
 def _read_text(
-    connection: psycopg.Connection[tuple[object, ...]], relation: Relation, database: Database
+    connection: psycopg.Connection[tuple[object, ...]],
+    relation: Relation,
+    database: Database,
+    lost: Collection[int],
 ) -> pa.Table:
-    """All rows, every column as PostgreSQL writes it."""
+    """All rows, every column as PostgreSQL writes it; NULL for the lost ones."""
     name = relation.name.partition(".")[2]
     schema, _, table = database.tables[name].rpartition(".")
     query = sql.SQL(
         "COPY (SELECT {columns} FROM {table}) TO STDOUT "
         "WITH (FORMAT csv, NULL '\\N', FORCE_QUOTE *)"
     ).format(
-        columns=sql.SQL(", ").join(sql.Identifier(column.name) for column in relation.schema),
+        columns=sql.SQL(", ").join(
+            sql.SQL("NULL") if position in lost else sql.Identifier(column.name)
+            for position, column in enumerate(relation.schema)
+        ),
         table=sql.Identifier(schema or "public", table),
     )
     buffer = io.BytesIO()
@@ -182,7 +199,7 @@ def _read_text(
 def _typed(
     engine: duckdb.DuckDBPyConnection, table: str, relation: Relation, text: pa.Table
 ) -> str:
-    """A bag table of the rows, in the relation's types."""
+    """A table of the rows, in the relation's types."""
     columns = columns_of(relation.schema)
     typed = ", ".join(
         f"unhex(substr({column}, 3)) AS {column}"
@@ -191,9 +208,6 @@ def _typed(
         for column, one in zip(columns, relation.schema, strict=True)
     )
     engine.register(f"{table}_text", text)
-    engine.execute(
-        f"CREATE TEMP TABLE {table} AS SELECT {typed}, count(*) AS _n "
-        f"FROM {table}_text GROUP BY ALL"
-    )
+    engine.execute(f"CREATE TEMP TABLE {table} AS SELECT {typed} FROM {table}_text")
     engine.unregister(f"{table}_text")
     return table

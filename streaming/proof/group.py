@@ -1,117 +1,32 @@
 """The proof for one merge group: one walk over its numbers, all views side by side (MVC 2.3).
 
-At each number the relations step forward, each view whose relations changed is recomputed, and its
-changelog, stepped likewise, must hold the same bag. An epoch is met at its frontier; where its rows
-overtook, the relations get the covered numbers beyond it for a moment, because its state is that of
-exactly its covered transactions.
+At each number every view whose relations changed is recomputed, and its changelog must hold the
+same bag there (`view`). A view of which nothing changed, and nothing is recorded, inherits the
+verdict. An epoch is met at its frontier; where its rows overtook, the relations get the covered
+numbers beyond it for a moment, because its state is that of exactly its covered transactions.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
-
-import pyarrow as pa
 
 from streaming.algebra.tree import Column, Relation
 from streaming.proof import recorded
-from streaming.proof.history import History
-from streaming.proof.levels import (
-    EpochState,
-    Judged,
-    Observations,
-    Witness,
-    achieved,
-    level_asked,
-    reaches,
-    weakest,
-)
-from streaming.proof.recompute import (
-    Difference,
-    Recomputed,
-    offer_relation,
-    open_engine,
-    parents_first,
-)
+from streaming.proof.engine import open_engine, spare_threads, stand_at
+from streaming.proof.forgotten import Forgotten
+from streaming.proof.history import History, Runs
+from streaming.proof.levels import EpochState, Judged, Observations, achieved, reaches, weakest
+from streaming.proof.recompute import Recomputed, offer_relation, parents_first
+from streaming.proof.view import ViewProof
 from streaming.readers import Warehouse
 from streaming.warehouse.epoch import Epoch
+from streaming.warehouse.table import ViewTable
 
 EPOCHS = 100
 """Of so many epochs the table state is read when only a sample is checked."""
-
-
-class ViewProof:
-    """One view's recomputed and recorded states and what came of comparing them."""
-
-    def __init__(
-        self, spec: Mapping[str, Any], recomputed: Recomputed, changes: History, after: int | None
-    ) -> None:
-        self.name = recomputed.name
-        self.recomputed, self.changes = recomputed, changes
-        self.relations = tuple(spec["relations"])
-        self.every = int(spec.get("every") or 1)
-        self.asked = level_asked(spec.get("level", "complete"), self.every)
-        self.after = after
-        """The last good number of a suspended view."""
-        self.stale = True
-        self.wrong: list[int] = []
-        self.states: dict[int, tuple[Any, ...]] = {}
-        self.epochs: list[EpochState] = []
-        self.witness: Witness | None = None
-        self._found: list[Difference] = []
-
-    def at(self, number: int) -> None:
-        """Compares the changelog's state at a number, up to a suspended view's last good one."""
-        if self.after is not None and number > self.after:
-            return
-        moved = self.changes.seek(number) | self.stale
-        self.refresh()
-        if moved or not self.states:
-            self._found = self.recomputed.differences(self.changes.bag)
-            self._state = self.recomputed.fingerprint()
-        self.states[number] = self._state
-        if self._found:
-            self.wrong.append(number)
-            self._tell(self._found[0], number, None)
-
-    def refresh(self) -> None:
-        """Recomputes when a relation has changed since."""
-        if self.stale:
-            self.recomputed.refresh()
-            self.stale = False
-
-    def at_epoch(self, epoch: Epoch, rows: pa.Table) -> None:
-        """Compares one table state; rows are c0.. and `_n`."""
-        number = epoch.frontier
-        if self.after is not None and number > self.after:
-            return
-        self.refresh()
-        found = self.recomputed.differences(self.recomputed.take_rows(rows))
-        if found:
-            self._tell(found[0], number, epoch.epoch)
-        print_ = self.recomputed.fingerprint_of_rows()
-        self.epochs.append(EpochState(epoch.epoch, number, not found, print_))
-
-    def _tell(self, one: Difference, number: int, epoch: int | None) -> None:
-        if self.witness is None:
-            self.witness = Witness(number, epoch, one.row, one.expected, one.found)
-
-    def observations(self) -> Observations:
-        """All that was seen."""
-        final = not self.states or max(self.states) not in self.wrong
-        return Observations(self.wrong, self.states, self.epochs, final)
-
-    def line(self) -> Judged:
-        """The view's line of the verdict."""
-        level = achieved(self.observations(), self.every)
-        note = "" if self.after is None else f"suspended after {self.after}"
-        last = self.states[max(self.states)] if self.states else (0, 0)
-        holds = reaches(level, self.asked)
-        return Judged(
-            "view", self.name, self.asked, level, holds, len(self.states), len(self.epochs),
-            last[0], None if holds else self.witness, note,
-        )  # fmt: skip
 
 
 class GroupProof:
@@ -140,36 +55,43 @@ class GroupProof:
         specs = {name: spec for name, spec in specs.items() if spec["group"] == group}
         used = {name for spec in specs.values() for name in spec["relations"]}
         truncated = recorded.truncations(path)
+        self._forgotten = Forgotten(path)
         relations = [one for one in warehouse.relations() if one.name in used]
+        self._relations = {relation.name: relation for relation in relations}
+        self._rows: dict[str, str] = {}
         self._histories = {
             relation.name: self._history(f"__r{at}", relation, truncated.get(relation.name, []))
             for at, relation in enumerate(relations)
         }
-        by_name = {relation.name: relation for relation in relations}
-        self._views = [
-            self._view(at, specs[name], by_name) for at, name in enumerate(parents_first(specs))
-        ]
+        names = parents_first(specs)
+        self._views = [self._view(at, specs[name]) for at, name in enumerate(names)]
+        self._bases = _base_relations([specs[name] for name in names])
+        changes = [view.changes for view in self._views]
+        rows = sum(one.size for one in (*self._histories.values(), *changes))
+        spare_threads(self._engine, rows)
         self._check_epochs()
         self._checked = self._choose_epochs(sample, rng)
         self._numbers = self._choose_numbers(sample, rng)
 
     def _history(self, table: str, relation: Relation, truncated: list[int]) -> History:
-        rows = self._warehouse.updates(relation.name)
+        rows = self._forgotten.sound(relation, self._warehouse.updates(relation.name))
+        rows = self._forgotten.exchanged(relation, rows, truncated)
         history = History(self._engine, table, relation.schema, rows, truncated)
         if (below := history.below_zero()) is not None:
             number, row, count = below
             self.problems.append(
                 f"relation {relation.name}: row {row} stands {count} times at number {number}"
             )
-        offer_relation(self._engine, relation, history.bag, history.columns)
+        self._rows[relation.name] = history.rows_now()
+        offer_relation(self._engine, relation, self._rows[relation.name], history.columns)
         return history
 
-    def _view(
-        self, at: int, spec: Mapping[str, Any], relations: Mapping[str, Relation]
-    ) -> ViewProof:
+    def _view(self, at: int, spec: Mapping[str, Any]) -> ViewProof:
         name = str(spec["name"])
         schema = tuple(Column(one["name"], one["type"]) for one in spec["schema"])
-        recomputed = Recomputed(self._engine, name, f"__v{at}", schema, spec["sql"], relations)
+        recomputed = Recomputed(
+            self._engine, name, f"__v{at}", schema, spec["sql"], self._relations
+        )
         changes = History(self._engine, f"__v{at}", schema, self._warehouse.changes(name))
         if (below := changes.below_zero()) is not None:
             number, row, count = below
@@ -210,45 +132,53 @@ class GroupProof:
 
     def run(self, progress: Callable[[str, int, int], None] | None = None) -> None:
         """Compares every chosen number and epoch."""
+        for view in self._views:
+            view.look_up(self._numbers)
+            view.recomputed.prepare()
+        last = -1
         for done, number in enumerate(self._numbers, start=1):
-            for name, history in self._histories.items():
-                if history.seek(number):
-                    self._make_stale(name)
+            stand_at(self._engine, number)
+            moved = {
+                name for name, history in self._histories.items() if history.changes(last, number)
+            }
             for view in self._views:
-                view.at(number)
+                view.at(number, bool(moved & self._bases[view.name]))
             for epoch in self._checked.get(number, ()):
                 self._compare_epoch(epoch)
+                for view in self._views:
+                    view.recomputed.prepare()
+            last = number
             if progress is not None:
                 progress(self.group, done, len(self._numbers))
-
-    def _make_stale(self, relation: str) -> None:
-        for view in self._views:
-            # a view over views depends on whatever they depend on
-            if relation in view.relations or not set(view.relations) <= self._histories.keys():
-                view.stale = True
 
     def _compare_epoch(self, epoch: Epoch) -> None:
         ahead = [run for run in epoch.covered if run[0] > epoch.frontier]
         if any(history.rewrites(ahead) for history in self._histories.values()):
             return
-        self._shift(ahead, +1)
-        for view in self._views:
-            rows = recorded.epoch_rows(self._warehouse, view.name, epoch.epoch)
-            if rows is None:
-                continue
-            view.at_epoch(epoch, rows)
-            version = int((rows.schema.metadata or {}).get(b"fresco.version", b"-1"))
-            doubled = recorded.doubled_id(self._path, self.group, view.name, version)
-            if doubled is not None:
-                self.problems.append(
-                    f"view {view.name}: _id {doubled} stands twice at epoch {epoch.epoch}"
-                )
-        self._shift(ahead, -1)
+        state = recorded.epoch_state(self._path, self.group, epoch.epoch)
+        if state is None:
+            return
+        with self._ahead(epoch.frontier, ahead):
+            for view in self._views:
+                rows = recorded.view_rows(state, ViewTable(view.name, view.recomputed.schema))
+                if rows is None:
+                    continue
+                view.at_epoch(epoch, rows)
+                doubled = recorded.doubled_id(state, view.name)
+                if doubled is not None:
+                    self.problems.append(
+                        f"view {view.name}: _id {doubled} stands twice at epoch {epoch.epoch}"
+                    )
 
-    def _shift(self, runs: list[tuple[int, int]], sign: int) -> None:
-        for name, history in self._histories.items():
-            if history.shift(runs, sign):
-                self._make_stale(name)
+    @contextmanager
+    def _ahead(self, number: int, runs: Runs) -> Iterator[None]:
+        """The relations with these numbers beyond `number`, until the block ends."""
+        for name, history in self._histories.items() if runs else ():
+            rows = history.rows_ahead(number, runs)
+            offer_relation(self._engine, self._relations[name], rows, history.columns)
+        yield
+        for name, history in self._histories.items() if runs else ():
+            offer_relation(self._engine, self._relations[name], self._rows[name], history.columns)
 
     def lines(self) -> list[Judged]:
         """The group's line and its views'."""
@@ -267,6 +197,15 @@ class GroupProof:
             None if holds else witness, note,
         )  # fmt: skip
         return [group, *(view.line() for view in self._views)]
+
+
+def _base_relations(specs: Sequence[Mapping[str, Any]]) -> dict[str, set[str]]:
+    """View -> the relations it depends on, by way of other views too; parents come first."""
+    bases: dict[str, set[str]] = {}
+    for spec in specs:
+        found = (bases.get(one, {one}) for one in spec["relations"])
+        bases[str(spec["name"])] = set[str]().union(*found)
+    return bases
 
 
 def _inside(run: tuple[int, int], runs: tuple[tuple[int, int], ...]) -> bool:

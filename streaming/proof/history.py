@@ -1,40 +1,37 @@
-"""One table over time in DuckDB: signed rows by number, and the bag at the number it stands at.
+"""One table over all times in DuckDB: signed rows by number, and what they add up to at a number.
 
-A history steps forward through numbers by folding only the rows in between, so that recomputing a
-view at many numbers costs the changes and not the whole past each time.
+A recorded history (a changelog) is judged by its bags' prints, which are running sums. One that SQL
+reads (a relation) is laid out once as copies of rows, each with the numbers from which and up to
+which it stands, so that the table at any number is a filter, and nothing is folded on the way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from streaming.algebra.tree import Schema, column_name
-from streaming.algebra.types import duck_type
+from streaming.algebra.tree import Schema
+from streaming.proof.engine import NOW, Print, as_print, columns_of, print_of, typed_columns
 
 Runs = Sequence[tuple[int, int]]
-
-
-def columns_of(schema: Schema) -> list[str]:
-    """c0, c1, ... of a schema."""
-    return [column_name(position) for position in range(len(schema))]
-
-
-def same_row(left: str, right: str, columns: Sequence[str]) -> str:
-    """SQL: the two rows are equal, NULL equal to NULL."""
-    return " AND ".join(f"{left}.{c} IS NOT DISTINCT FROM {right}.{c}" for c in columns) or "true"
+BLOCK = 10_000
+NEVER = (1 << 63) - 1
 
 
 class History:
-    """Signed rows (_number, _multiplicity, c0..) and, in table `bag`, their sum at `number`.
+    """Signed rows (_number, _multiplicity, c0..) and their sums.
 
     Args:
-        connection: its tables are this history's `name` with `_all`, `_now` and `_step` behind it.
+        connection: this history's tables there are `name` with `_all` and `_copies` behind it.
         rows: any order; columns are taken by position.
         truncated: numbers under which the table is emptied before that number's rows.
+
+    Attributes:
+        size: how many signed rows there are.
     """
 
     def __init__(
@@ -45,88 +42,110 @@ class History:
         rows: pa.Table,
         truncated: Sequence[int] = (),
     ) -> None:
-        self.number = -1
-        self.bag = f"{name}_now"
-        self.columns = columns_of(schema)
-        self._connection = connection
-        self._all, self._step_table = f"{name}_all", f"{name}_step"
+        self.columns, self._schema = columns_of(schema), schema
+        self.size = rows.num_rows
+        self._connection, self._name = connection, name
+        self._all = f"{name}_all"
         self._truncated = sorted(truncated)
-        typed = [
-            f"CAST({column} AS {duck_type(one.type)}) AS {column}"
-            for column, one in zip(self.columns, schema, strict=True)
-        ]
         given = rows.rename_columns(["_number", "_multiplicity", *self.columns])
         connection.register(f"{name}_given", given)
-        chosen = ", ".join(["_number", "_multiplicity", *typed])
         connection.execute(
-            f"CREATE TEMP TABLE {self._all} AS SELECT {chosen} FROM {name}_given ORDER BY _number"
+            f"CREATE TEMP TABLE {self._all} AS "
+            f"SELECT _number, _multiplicity, {typed_columns(schema)} "
+            f"FROM {name}_given ORDER BY _number"
         )
         connection.unregister(f"{name}_given")
-        kept = ", ".join([*self.columns, "_multiplicity AS _n"])
-        connection.execute(
-            f"CREATE TEMP TABLE {self.bag} AS SELECT {kept} FROM {self._all} WHERE false"
+        numbers = connection.execute(f"SELECT DISTINCT _number FROM {self._all}").fetchnumpy()
+        self._numbers = sorted({*numbers["_number"].tolist(), *self._truncated})
+
+    def changes(self, after: int, number: int) -> bool:
+        """Whether anything is recorded with after < number <= `number`."""
+        return bisect_right(self._numbers, after) < bisect_right(self._numbers, number)
+
+    def prints(self, numbers: Iterable[int]) -> dict[int, Print]:
+        """Number -> the print of the bag after it; for a history that is never truncated."""
+        assert not self._truncated
+        query = print_of(self._all, self._schema, "_multiplicity", by="_number")
+        steps = self._connection.execute(query)
+        block = steps.fetchmany(BLOCK)[::-1]
+        count = upper = lower = 0
+        found: dict[int, Print] = {}
+        for number in sorted(numbers):
+            while block and block[-1][0] <= number:
+                step = as_print(block.pop()[1:])
+                count, upper, lower = count + step[0], upper + step[1], lower + step[2]
+                block = block or steps.fetchmany(BLOCK)[::-1]
+            found[number] = count, upper, lower
+        return found
+
+    def bag(self, number: int, ahead: Runs = ()) -> str:
+        """SQL, in parentheses: c0.., `_n` after `number`, with the numbers of `ahead` added."""
+        columns = ", ".join(self.columns)
+        emptied = max((n for n in self._truncated if n <= number), default=None)
+        since = "true" if emptied is None else f"_number >= {emptied}"
+        runs = [f"_number BETWEEN {first} AND {last}" for first, last in ahead]
+        wanted = " OR ".join([f"({since} AND _number <= {number})", *runs])
+        return (
+            f"(SELECT {columns}, CAST(sum(_multiplicity) AS BIGINT) AS _n FROM {self._all} "
+            f"WHERE {wanted} GROUP BY {columns} HAVING sum(_multiplicity) <> 0)"
         )
-
-    def seek(self, number: int) -> bool:
-        """Steps forward to the state after `number`; whether anything changed."""
-        changed = False
-        for cut in [n for n in self._truncated if self.number < n <= number]:
-            changed |= self._fold("_number > ? AND _number <= ?", [self.number, cut - 1])
-            self._connection.execute(f"DELETE FROM {self.bag}")
-            self.number, changed = cut - 1, True
-        changed |= self._fold("_number > ? AND _number <= ?", [self.number, number])
-        self.number = max(self.number, number)
-        return changed
-
-    def shift(self, runs: Runs, sign: int) -> bool:
-        """Adds (+1) or takes back (-1) numbers ahead of `number`; whether anything changed."""
-        changed = False
-        for first, last in runs:
-            where = "_number >= ? AND _number <= ?"
-            changed |= self._fold(where, [first, last], sign)
-        return changed
 
     def rewrites(self, runs: Runs) -> bool:
-        """Whether the table is emptied under a number in the runs (then `shift` cannot tell)."""
+        """Whether the table is emptied under a number in the runs (then `ahead` cannot tell)."""
         return any(first <= n <= last for n in self._truncated for first, last in runs)
 
-    def _fold(self, where: str, values: list[int], sign: int = 1) -> bool:
-        run, columns = self._connection.execute, ", ".join(self.columns)
-        run(
-            f"CREATE OR REPLACE TEMP TABLE {self._step_table} AS "
-            f"SELECT {columns}, CAST({sign} * sum(_multiplicity) AS BIGINT) AS _n "
-            f"FROM {self._all} WHERE {where} "
-            f"GROUP BY {columns} HAVING sum(_multiplicity) <> 0",
-            values,
+    def rows_now(self) -> str:
+        """SQL, in parentheses: the rows at `NOW`, each as often as it stands; of any number.
+
+        The i-th copy of a row stands from a number that takes its count to i or above until the
+        next one that takes it below, or until the table is emptied.
+        """
+        columns, copies = ", ".join(self.columns), f"{self._name}_copies"
+        era = " + ".join(["0", *(f"CAST(_number >= {cut} AS INTEGER)" for cut in self._truncated)])
+        ends = f"CAST([{', '.join(map(str, [*self._truncated, NEVER]))}] AS BIGINT[])"
+        of_row = f"PARTITION BY _era, {columns}"
+        self._connection.execute(
+            f"""
+            CREATE TEMP TABLE {copies} AS
+            WITH changes AS (
+                SELECT {columns}, _number, sum(_multiplicity) AS change,
+                    {era} AS _era
+                FROM {self._all} GROUP BY ALL
+            ), counts AS (
+                SELECT *, CAST(greatest(0, sum(change) OVER ({of_row} ORDER BY _number)) AS BIGINT)
+                    AS n FROM changes
+            ), steps AS (
+                SELECT *, coalesce(lag(n) OVER ({of_row} ORDER BY _number), 0) AS was FROM counts
+            ), moves AS (
+                SELECT {columns}, _era, _number, n > was AS comes,
+                    unnest(range(least(n, was) + 1, greatest(n, was) + 1)) AS copy FROM steps
+            ), stays AS (
+                SELECT *, coalesce(
+                    lead(_number) OVER ({of_row}, copy ORDER BY _number),
+                    list_extract({ends}, _era + 1)
+                ) AS _until FROM moves
+            )
+            SELECT {columns}, _number AS _from, _until FROM stays WHERE comes ORDER BY _from
+            """
         )
-        if not self._value(f"SELECT count(*) FROM {self._step_table}"):
-            return False
-        match = same_row("b", "s", self.columns)
-        chosen = ", ".join(f"s.{column}" for column in self.columns)
-        run(
-            f"CREATE OR REPLACE TEMP TABLE {self._step_table}_new AS SELECT {chosen}, "
-            f"s._n + coalesce(b._n, 0) AS _n FROM {self._step_table} s "
-            f"LEFT JOIN {self.bag} b ON {match}"
-        )
-        run(f"DELETE FROM {self.bag} b USING {self._step_table} s WHERE {match}")
-        run(f"INSERT INTO {self.bag} SELECT * FROM {self._step_table}_new WHERE _n <> 0")
-        return True
+        return f"(SELECT {columns} FROM {copies} WHERE _from <= {NOW} AND _until > {NOW})"
+
+    def rows_ahead(self, number: int, ahead: Runs) -> str:
+        """SQL, in parentheses: the rows after `number` and the numbers of `ahead`."""
+        columns = ", ".join(self.columns)
+        copies = f"SELECT {columns}, unnest(range(_n)) AS copy FROM {self.bag(number, ahead)}"
+        return f"(SELECT {columns} FROM ({copies}))"
 
     def below_zero(self) -> tuple[int, tuple[Any, ...], int] | None:
         """The first (number, row, multiplicity) at which a row's multiplicity is negative."""
         columns = ", ".join(self.columns)
-        partition = f"PARTITION BY {columns}" if self.columns else ""
         found = self._connection.execute(
             f"SELECT _number, CAST(n AS BIGINT), {columns} FROM ("
             f" SELECT _number, {columns}, sum(sum(_multiplicity)) OVER"
-            f" ({partition} ORDER BY _number) AS n"
+            f" (PARTITION BY {columns} ORDER BY _number) AS n"
             f" FROM {self._all} GROUP BY _number, {columns})"
             f" WHERE n < 0 ORDER BY _number LIMIT 1"
         ).fetchone()
         if found is None or self._truncated:
             return None
         return found[0], tuple(found[2:]), found[1]
-
-    def _value(self, query: str) -> int:
-        found = self._connection.execute(query).fetchone()
-        return int(found[0]) if found else 0

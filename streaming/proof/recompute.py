@@ -18,9 +18,16 @@ import sqlglot
 from sqlglot import exp
 
 from streaming.algebra.tree import Relation, Schema
-from streaming.algebra.types import FLOATS, decimal_parts, duck_type
+from streaming.algebra.types import FLOATS, decimal_parts
 from streaming.errors import FrescoError
-from streaming.proof.history import columns_of
+from streaming.proof.engine import (
+    Print,
+    as_print,
+    columns_of,
+    print_of,
+    quoted,
+    typed_columns,
+)
 
 TOLERANCE = 1e-9
 """Relative difference that floating results may show; a decimal may be off by one last digit."""
@@ -37,35 +44,18 @@ class Difference:
     found: int
 
 
-def open_engine() -> duckdb.DuckDBPyConnection:
-    """A DuckDB in memory that keeps Spark's session zone and reaches no files."""
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET preserve_insertion_order = false")
-    connection.execute("SET enable_external_access = false")
-    return connection
-
-
-def quoted(name: str) -> str:
-    """An identifier with any characters."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def offer_relation(
-    connection: duckdb.DuckDBPyConnection, relation: Relation, bag: str, columns: Sequence[str]
+    connection: duckdb.DuckDBPyConnection, relation: Relation, rows: str, columns: Sequence[str]
 ) -> None:
-    """Lets SQL say `source.table`: the true names, each row `_n` times as the bag says."""
+    """Lets SQL say `source.table` for these rows (a table or subquery), under the true names."""
     source, _, table = relation.name.partition(".")
     named = ", ".join(
         f"{column} AS {quoted(one.name)}"
         for column, one in zip(columns, _distinct(relation.schema), strict=True)
     )
-    copies = f"SELECT unnest(range(2, (SELECT coalesce(max(_n), 1) + 1 FROM {bag}))) AS copy"
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(source)}")
     connection.execute(
-        f"CREATE VIEW {quoted(source)}.{quoted(table)} AS SELECT {named} FROM {bag} WHERE _n > 0 "
-        f"UNION ALL SELECT {named} FROM (SELECT * FROM {bag} WHERE _n > 1) JOIN ({copies}) "
-        "ON copy <= _n"
+        f"CREATE OR REPLACE VIEW {quoted(source)}.{quoted(table)} AS SELECT {named} FROM {rows}"
     )
 
 
@@ -120,10 +110,10 @@ def duck_text(sql: str, relations: Mapping[str, Relation], view: str) -> str:
 
 
 class Recomputed:
-    """One view's SQL; `refresh` evaluates it over the relations as they stand.
+    """One view's SQL, evaluated over the relations as they stand whenever it is asked for.
 
     Attributes:
-        bag: DuckDB table of the result: c0.., _n.
+        bag: SQL, in parentheses, of the result: c0.., _n.
         loose: positions compared within the tolerance.
     """
 
@@ -137,10 +127,12 @@ class Recomputed:
         relations: Mapping[str, Relation],
     ) -> None:
         self.name, self.schema = name, schema
-        self.bag = f"{table}_recomputed"
         self.columns = columns_of(schema)
         self._connection = connection
+        self._given, self._statement = f"{table}_given", f"{table}_print"
         inner = f"({duck_text(sql, relations, name)}) AS q({', '.join(self.columns)})"
+        self._rows = f"(SELECT {typed_columns(schema)} FROM {inner})"
+        self.bag = f"(SELECT *, count(*) AS _n FROM {self._rows} GROUP BY ALL)"
         try:
             kinds = connection.execute(f"DESCRIBE SELECT * FROM {inner}").fetchall()
             names = ", ".join(
@@ -154,54 +146,55 @@ class Recomputed:
         self.loose = tuple(
             at for at, one in enumerate(schema) if one.type in FLOATS or at in floating
         )
-        typed = ", ".join(
-            f"CAST({column} AS {duck_type(one.type)}) AS {column}"
-            for column, one in zip(self.columns, schema, strict=True)
-        )
-        self._query = (
-            f"CREATE OR REPLACE TEMP TABLE {self.bag} AS SELECT {typed}, count(*) AS _n "
-            f"FROM {inner} GROUP BY ALL"
-        )
 
-    def refresh(self) -> None:
-        """Evaluates the SQL.
+    def prepare(self) -> None:
+        """Plans `print`; what has changed in DuckDB's catalog since makes every `print` plan anew.
+
+        Raises:
+            FrescoError: VERIFY_SQL as `print`.
+        """
+        query = print_of(self._rows, self.schema)
+        try:
+            self._connection.execute(f"PREPARE {self._statement} AS {query}")
+        except duckdb.Error as error:
+            raise _failed(self.name, error) from error
+
+    def print(self) -> Print:
+        """The result's print; `prepare` first.
 
         Raises:
             FrescoError: VERIFY_SQL when DuckDB cannot (an overflow, an unknown function).
         """
         try:
-            self._connection.execute(self._query)
+            found = self._connection.execute(f"EXECUTE {self._statement}").fetchone()
         except duckdb.Error as error:
             raise _failed(self.name, error) from error
-
-    def fingerprint(self) -> tuple[int, int]:
-        """(rows, hash) of the bag, the same for equal bags in any order."""
-        return fingerprint(self._connection, self.bag, self.columns)
+        assert found is not None
+        return as_print(found)
 
     def take_rows(self, rows: pa.Table) -> str:
-        """Makes a bag table of Arrow rows (the view's columns in order, then `_n`); its name."""
-        table = f"{self.bag}_given"
-        given = rows.rename_columns([*self.columns, "_n"])
-        self._connection.register(f"{table}_arrow", given)
-        typed = ", ".join(
-            f"CAST({column} AS {duck_type(one.type)}) AS {column}"
-            for column, one in zip(self.columns, self.schema, strict=True)
-        )
-        self._connection.execute(
-            f"CREATE OR REPLACE TEMP TABLE {table} AS "
-            f"SELECT {typed}, CAST(_n AS BIGINT) AS _n FROM {table}_arrow"
-        )
-        self._connection.unregister(f"{table}_arrow")
-        return table
+        """A bag in SQL of Arrow rows (the view's columns in order, then `_n`), until the next."""
+        self._connection.register(self._given, rows.rename_columns([*self.columns, "_n"]))
+        typed = typed_columns(self.schema)
+        return f"(SELECT {typed}, CAST(_n AS BIGINT) AS _n FROM {self._given})"
 
-    def fingerprint_of_rows(self) -> tuple[int, int]:
-        """(rows, hash) of what `take_rows` took last."""
-        return fingerprint(self._connection, f"{self.bag}_given", self.columns)
+    def print_of_bag(self, bag: str) -> Print:
+        """The print of a bag of the view's columns, in SQL."""
+        found = self._connection.execute(print_of(bag, self.schema, "_n")).fetchone()
+        assert found is not None
+        return as_print(found)
 
     def differences(self, other: str, limit: int = 3) -> list[Difference]:
-        """Rows that stand a different number of times in the bag table `other` (the recorded)."""
+        """Rows that stand a different number of times in the bag `other` (the recorded), in SQL.
+
+        Raises:
+            FrescoError: VERIFY_SQL as `print`.
+        """
         most = MISMATCHES if self.loose else limit
-        found = differences(self._connection, self.bag, other, self.columns, most)
+        try:
+            found = differences(self._connection, self.bag, other, self.columns, most)
+        except duckdb.Error as error:
+            raise _failed(self.name, error) from error
         if self.loose and len(found) < MISMATCHES:
             found = self._beyond_tolerance(found)
         return found[:limit]
@@ -250,7 +243,7 @@ def differences(
     columns: Sequence[str],
     limit: int,
 ) -> list[Difference]:
-    """Rows that stand a different number of times in two bag tables, ordered, so many at most."""
+    """Rows that stand a different number of times in two bags, ordered, so many at most."""
     names = ", ".join(columns)
     rows = connection.execute(
         f"SELECT CAST(sum(e) AS BIGINT), CAST(sum(f) AS BIGINT), {names} FROM ("
@@ -259,18 +252,6 @@ def differences(
         f" HAVING sum(e) <> sum(f) ORDER BY ALL LIMIT {limit}"
     ).fetchall()
     return [Difference(tuple(row[2:]), row[0], row[1]) for row in rows]
-
-
-def fingerprint(
-    connection: duckdb.DuckDBPyConnection, bag: str, columns: Sequence[str]
-) -> tuple[int, int]:
-    """(rows, hash) of a bag table."""
-    row = connection.execute(
-        f"SELECT coalesce(sum(_n), 0)::BIGINT, "
-        f"coalesce(sum(_n * (hash({', '.join(columns)}) >> 16)::HUGEINT), 0) FROM {bag}"
-    ).fetchone()
-    assert row is not None
-    return int(row[0]), int(row[1])
 
 
 def _failed(view: str, error: duckdb.Error) -> FrescoError:

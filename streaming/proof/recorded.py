@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from streaming.errors import FrescoError
-from streaming.readers import Warehouse
-from streaming.warehouse.snapshot import KEPT_FROM
+from streaming.warehouse.files import Place, read_file
+from streaming.warehouse.snapshot import State, at_epoch
+from streaming.warehouse.table import ViewTable
 from streaming.warehouse.updates import UpdatesReader
 
 EVERYTHING = 1 << 62
+GONE = ("READ_EPOCH_EXPIRED", "READ_NO_EPOCH")
 
 
 def truncations(warehouse: str) -> dict[str, list[int]]:
@@ -21,35 +22,48 @@ def truncations(warehouse: str) -> dict[str, list[int]]:
         FrescoError: VERIFY_RETENTION when updates have been dropped; nothing can be rebuilt then.
     """
     reader = UpdatesReader(warehouse)
-    configuration = reader.table.handle.metadata().configuration
-    kept = int(configuration.get(KEPT_FROM, 0))
-    if kept > 0:
+    if reader.kept_from > 0:
         raise FrescoError(
             "VERIFY_RETENTION",
-            f"updates below number {kept} are no longer recorded",
+            f"updates below number {reader.kept_from} are no longer recorded: nothing can be "
+            "recomputed from them",
             where="_updates",
-            todo="raise `retention` in the configuration, or use `fresco verify --source`",
+            todo="compare the views with the databases: `fresco verify --source`; a pipeline that "
+            "is to be verified whole has no retention.updates_hours from its start",
         )
     found: dict[str, list[int]] = {}
-    for control in reader.controls(-1, EVERYTHING):
+    truncates = (one for one in reader.controls(-1, EVERYTHING) if one.kind == "truncate")
+    for control in truncates:
         found.setdefault(control.relation, []).append(control.number)
     return found
 
 
-def epoch_rows(warehouse: Warehouse, view: str, epoch: int) -> pa.Table | None:
-    """The view's rows at an epoch with `_n` last; None when its files are no longer there."""
+def epoch_state(warehouse: str, group: str, epoch: int) -> State | None:
+    """The group's table at an epoch; None when it is no longer there."""
     try:
-        return warehouse.read(view, epoch=epoch, expanded=False)
+        return at_epoch(Place.of(warehouse), group, epoch)
     except FrescoError as error:
-        if error.code in ("READ_EPOCH_EXPIRED", "READ_NO_EPOCH"):
+        if error.code in GONE:
             return None
         raise
 
 
-def doubled_id(warehouse: str, group: str, view: str, version: int) -> str | None:
-    """An `_id` that stands twice in a view at a version of the group's table."""
-    table = DeltaTable(f"{warehouse}/{group}", version=version)
-    dataset = table.to_pyarrow_dataset(partitions=[("view", "=", view)])
-    counts = pc.value_counts(dataset.to_table(columns=["_id"]).column("_id"))
+def view_rows(state: State, view: ViewTable) -> pa.Table | None:
+    """The view's rows in a state, c0.. and last how often; None when files are gone."""
+    try:
+        return state.rows(view)
+    except FrescoError as error:
+        if error.code in GONE:
+            return None
+        raise
+
+
+def doubled_id(state: State, view: str) -> str | None:
+    """An `_id` that stands twice in a view."""
+    place, files = state.table.place, state.table.files(view)
+    ids = [read_file(place, one.path, ["_id"]).column("_id") for one in files]
+    counts = pc.value_counts(
+        pa.chunked_array([part for one in ids for part in one.chunks], pa.string())
+    )
     doubled = counts.filter(pc.greater(counts.field("counts"), 1))
     return str(doubled[0]["values"].as_py()) if len(doubled) else None

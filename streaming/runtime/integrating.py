@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -28,8 +28,9 @@ from streaming.runtime.kafka import Topics
 from streaming.runtime.manifests import Manifest, ManifestExists, put_if_absent
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import StepResult
-from streaming.sources.held import Load, Stage
+from streaming.sources.held import HeldFiles
 from streaming.sources.intake import Intake, IntakeResult
+from streaming.warehouse.retention import UpdatesRetention
 from streaming.warehouse.updates import UpdatesWriter
 from streaming.warehouse.upkeep import Upkeep
 
@@ -47,16 +48,18 @@ class IntegratorStage:
 
     def __init__(
         self,
-        make_intake: Callable[[Stage, Load], Intake],
+        make_intake: Callable[[HeldFiles], Intake],
         updates: UpdatesWriter,
         topics: Topics,
         relations_of: Mapping[str, frozenset[str]],
         metrics: Metrics,
         warehouse: Path,
+        retention: UpdatesRetention | None = None,
     ) -> None:
         """Args:
-        make_intake: from functions that stage held rows and read them back.
+        make_intake: from where held rows are staged.
         relations_of: merge group -> the relations its views use.
+        retention: drops old updates; None keeps them all.
         """
         self._make = make_intake
         self._updates, self._topics, self._metrics = updates, topics, metrics
@@ -66,6 +69,7 @@ class IntegratorStage:
         self._bad = warehouse / "_state" / "bad_records"
         self._bad.mkdir(parents=True, exist_ok=True)
         self._upkeep = Upkeep(None, [updates.table])
+        self._retention, self._needed = retention, 0
         self._tidied = time.monotonic()
         self._unpacked: dict[int, dict[str, pa.Table]] = {}
         self._watch = IncompleteWatch(
@@ -75,7 +79,7 @@ class IntegratorStage:
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """A fresh intake with the manifest's state."""
-        self._intake = self._make(self._hold, self._load)
+        self._intake = self._make(HeldFiles(self._hold, self._load))
         self._held_before = frozenset(_paths(snapshot["intake"])) if snapshot else frozenset()
         self._sequence = 0
         self._unpacked.clear()
@@ -98,7 +102,7 @@ class IntegratorStage:
             "sequence": self._sequence,
             "intake": intake,
             "number": result.last,
-            "bad": [asdict(one) for one in result.bad],
+            "bad": [asdict(one) for one in (*result.bad, *result.lost)],
             "incomplete": result.incomplete,
         }
         return StepResult(snapshot=snapshot, messages=tuple(messages), writes=writes)
@@ -128,17 +132,24 @@ class IntegratorStage:
         self._metrics.numbered.set(writes["last"])
 
     def applied(self, manifest: Manifest) -> None:
-        """Remove held rows that no snapshot refers to, and fold `_updates` now and then."""
+        """Remove held rows that no snapshot refers to; cut and fold `_updates` now and then."""
         if time.monotonic() - self._tidied >= UPKEEP_EVERY:
+            if self._retention is not None:
+                self._retention.run(int(time.time() * 1000), self._needed)
             self._upkeep.run(UPKEEP_SECONDS)
             self._tidied = time.monotonic()
         held = frozenset(_paths(manifest.snapshot["intake"]))
         self._held.drop(self._held_before - held)
         self._held_before = held
 
-    def collect(self, passed: int) -> None:
-        """Remove staged updates that every view manager has handled."""
+    def collect(self, passed: int, needed: int) -> None:
+        """Remove staged updates that every view manager has handled.
+
+        Args:
+            needed: the first number that must stay in `_updates`, however old it is.
+        """
         self._staging.collect(passed)
+        self._needed = needed
 
     def _outgoing(self, result: IntakeResult) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
         """The step's messages per merge group, and what goes into `_updates`."""
@@ -196,7 +207,9 @@ class IntegratorStage:
         return messages, writes
 
     def _measure(self, result: IntakeResult) -> None:
-        for bad in result.bad:
+        for notice in result.notices:
+            log.warning("%s", notice)
+        for bad in (*result.bad, *result.lost):
             self._metrics.bad_records.labels(bad.topic).inc()
             log.warning("%(code)s: %(what)s [%(where)s] -> %(todo)s", bad.error)
         for released in result.released:
@@ -230,8 +243,8 @@ class IntegratorStage:
         pq.write_table(rows, sink)
         return self._held.keeper(0)(sink.getvalue().to_pybytes())
 
-    def _load(self, path: str) -> pa.Table:
-        return pq.read_table(self._warehouse / path)
+    def _load(self, path: str, columns: Sequence[str]) -> pa.Table:
+        return pq.read_table(self._warehouse / path, columns=list(columns))
 
     def _unpack(self, reference: Mapping[str, Any]) -> pa.Table:
         return unpack(Rows.model_validate(reference), self._warehouse)

@@ -57,6 +57,16 @@ def client_options(config: Config) -> dict[str, Any]:
     return {"bootstrap_servers": config.kafka.bootstrap.split(","), **options}
 
 
+def unreachable(config: Config, error: KafkaError) -> FrescoError:
+    """The error of a client that finds no broker."""
+    return FrescoError(
+        "KAFKA_UNREACHABLE",
+        f"no broker answers: {error}",
+        where=config.kafka.bootstrap,
+        todo="start Kafka, or set kafka.bootstrap in the configuration",
+    )
+
+
 def spark_options(config: Config) -> dict[str, str]:
     """Options of Spark's Kafka source for the same cluster; small fetch waits for freshness.
 
@@ -95,12 +105,7 @@ class Broker:
             self._admin = KafkaAdminClient(**client_options(config))
             self._consumer = KafkaConsumer(**client_options(config))
         except KafkaError as error:
-            raise FrescoError(
-                "KAFKA_UNREACHABLE",
-                f"no broker answers: {error}",
-                where=config.kafka.bootstrap,
-                todo="start Kafka, or set kafka.bootstrap in the configuration",
-            ) from error
+            raise unreachable(config, error) from error
 
     def close(self) -> None:
         self._consumer.close()

@@ -20,7 +20,8 @@ from typing import Any
 import pyarrow as pa
 
 from streaming.algebra.evaluator import ViewError
-from streaming.algebra.tree import Scan, relations, walk
+from streaming.algebra.tree import Scan, walk
+from streaming.errors import FrescoError
 from streaming.messages import ActionList, RelRun, Rows, Suspend, Updates
 from streaming.metrics import Metrics
 from streaming.rows import locate, pack
@@ -65,6 +66,8 @@ class ViewStage:
         self._control: Mapping[str, Any] = self._manager.snapshot()
         self.handled = -1
         """The last number of a durable manifest."""
+        self.needed = spec.start
+        """The first number that a restart would replay."""
 
     # Step -----------------------------------------------------------------------------------------
 
@@ -74,15 +77,15 @@ class ViewStage:
         self._checkpoint = snapshot["checkpoint"] if snapshot else None
         self.suspended = snapshot["suspended"] if snapshot else None
         self._kept_before = frozenset(_files(self._checkpoint))
+        self.needed = self._first_after(self._checkpoint)
         self._since_checkpoint = 0
         self._manager = self._new_manager()
         self._control = snapshot["control"] if snapshot else self._manager.snapshot()
         self.handled = int(snapshot["control"]["number"]) if snapshot else -1
         if snapshot is None or self.suspended is not None:
             return
-        number = self.handled
-        done = int(self._checkpoint["number"]) if self._checkpoint else self.spec.start - 1
-        tail = [self._recorded(done + 1, number)] if number > done else []
+        number, needed = self.handled, self.needed
+        tail = [self._recorded(needed, number)] if number >= needed else []
         self._manager.restore(self._checkpoint, tail, lambda name: self._warehouse / name)
 
     def run(self, records: pa.Table) -> StepResult | None:
@@ -119,6 +122,7 @@ class ViewStage:
             if message.kind == "actions":
                 self._metrics.action_lists.labels(self.spec.view).inc()
         checkpoint = manifest.snapshot["checkpoint"]
+        self.needed = self._first_after(checkpoint)
         kept = frozenset(_files(checkpoint))
         self._staging.drop(self._kept_before - kept)
         self._kept_before = kept
@@ -133,7 +137,6 @@ class ViewStage:
         self._pack = partial(pack, stage=self._staging.keeper(messages[-1].last))
         answer: list[ActionList | Suspend] = []
         try:
-            self._refuse_tainted(messages)
             self._evaluators.fit(self._manager, messages)
             answer += self._manager.handle_all(messages)
         except ViewError as error:
@@ -147,21 +150,6 @@ class ViewStage:
             if isinstance(message, ActionList) and message.delta:
                 self._metrics.rows.labels(self.name).inc(message.delta.rows)
         return answer
-
-    def _refuse_tainted(self, messages: list[Updates]) -> None:
-        """Raise when a record of a relation this view uses could not be decoded."""
-        used = relations(self.spec.tree)
-        for control in (one for updates in messages for one in updates.controls):
-            if control.kind == "tainted" and control.relation in used:
-                raise ViewError(
-                    "VIEW_INPUT_DAMAGED",
-                    f"transaction {control.number} has records of {control.relation} that cannot "
-                    "be decoded",
-                    where=f"{control.relation}, number {control.number}",
-                    todo="see `fresco status` for topic, partition and offset; mend the "
-                    "source's records, then rebuild the view",
-                    number=control.number,
-                )
 
     def _new_manager(self) -> ReplicaManager:
         codec = Codec(
@@ -183,9 +171,24 @@ class ViewStage:
             os.close(handle)
         return str(kept.relative_to(self._warehouse))
 
+    def _first_after(self, checkpoint: Mapping[str, Any] | None) -> int:
+        return int(checkpoint["number"]) + 1 if checkpoint else self.spec.start
+
     def _recorded(self, first: int, last: int) -> Updates:
-        """The updates of [first..last] from `_updates`, as one message."""
+        """The updates of [first..last] from `_updates`, as one message.
+
+        Raises:
+            FrescoError: STATE_UPDATES_DROPPED.
+        """
         reader = UpdatesReader(str(self._warehouse))
+        if first < reader.kept_from:
+            raise FrescoError(
+                "STATE_UPDATES_DROPPED",
+                f"updates from number {first} on are needed, those below {reader.kept_from} "
+                "are gone",
+                where=self.name,
+                todo="restore `_updates` and `_state` from one backup, or rebuild the pipeline",
+            )
         stage = self._staging.keeper(last)
         scans = {
             node.relation: node.schema for node in walk(self.spec.tree) if isinstance(node, Scan)

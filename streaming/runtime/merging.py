@@ -126,7 +126,8 @@ class MergeStage:
                 pc.greater_equal(rows[NUMBER], part["first"]),
                 pc.less_equal(rows[NUMBER], part["last"]),
             )
-            parts.setdefault(part["view"], []).append(rows.filter(inside))
+            whole = pc.all(inside).as_py()
+            parts.setdefault(part["view"], []).append(rows if whole else rows.filter(inside))
         return {view: pa.concat_tables(tables) for view, tables in parts.items()}
 
     def _epoch(self, batch: Mapping[str, Any], generation: int) -> Epoch:

@@ -11,7 +11,7 @@ from kafka.errors import KafkaError
 
 from streaming.config import Config, Source
 from streaming.errors import FrescoError
-from streaming.runtime.kafka import client_options
+from streaming.runtime.kafka import client_options, unreachable
 from streaming.sources.postgres import check_replica_identity, read_schemas
 from streaming.sources.schema import CapturedRelation, captured, schema_from_connect
 
@@ -77,12 +77,7 @@ def first_record(config: Config, topic: str) -> tuple[Any, Any]:
     try:
         consumer = KafkaConsumer(**client_options(config), enable_auto_commit=False)
     except KafkaError as error:
-        raise FrescoError(
-            "KAFKA_UNREACHABLE",
-            f"no broker answers: {error}",
-            where=config.kafka.bootstrap,
-            todo="start Kafka, or set kafka.bootstrap in the configuration",
-        ) from error
+        raise unreachable(config, error) from error
     try:
         partitions = [
             TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()

@@ -65,7 +65,6 @@ class Service:
         self._failed: dict[str, BaseException] = {}
         self._running: dict[str, Running] = {}
         self._closers: list[Callable[[], object]] = []
-        self.metrics_port: int | None = None
 
     # Life -----------------------------------------------------------------------------------------
 
@@ -171,7 +170,6 @@ class Service:
         server: MetricsServer = self.metrics.serve(
             self.config.metrics.host, self.config.metrics.port
         )
-        self.metrics_port = server.port
         self._closers.append(server.close)
         log.info("metrics on http://%s:%d/metrics", self.config.metrics.host, server.port)
 

@@ -18,10 +18,11 @@ from streaming.runtime.kafka import Topics
 from streaming.runtime.maintaining import ViewStage
 from streaming.runtime.merging import MergeStage
 from streaming.runtime.plan import Pipeline
-from streaming.sources.held import Load, Stage
+from streaming.sources.held import HeldFiles
 from streaming.sources.intake import Intake
 from streaming.viewmanagers.base import ViewSpec
 from streaming.warehouse.options import WriterOptions
+from streaming.warehouse.retention import UpdatesRetention
 from streaming.warehouse.table import ViewTable
 from streaming.warehouse.updates import UpdatesWriter
 from streaming.warehouse.upkeep import Upkeep
@@ -40,9 +41,15 @@ class Stages:
     def collect(self) -> None:
         """Remove staged files that every consumer has passed."""
         handled = [view.handled for view in self.views if view.suspended is None]
-        self.integrator.collect(min(handled, default=-1))
+        self.integrator.collect(min(handled, default=-1), self._needed())
         for view in self.views:
             view.collect(self.merges[view.spec.group].published)
+
+    def _needed(self) -> int:
+        """The first number that a view manager would replay or that a group has not published."""
+        replayed = [view.needed for view in self.views]
+        unpublished = [merge.published + 1 for merge in self.merges.values()]
+        return min([*replayed, *unpublished], default=0)
 
     def close(self) -> None:
         """Close writers."""
@@ -61,19 +68,22 @@ def build_stages(
         for group, views in pipeline.groups.items()
     }
 
-    def make_intake(stage: Stage, load: Load) -> Intake:
+    def make_intake(files: HeldFiles) -> Intake:
         return Intake(
             pipeline.captured,
             pipeline.views,
             pipeline.groups,
             sources=pipeline.sources,
-            stage=stage,
-            load=load,
+            files=files,
             timeout_ms=config.limits.global_timeout_ms,
             max_unit=config.limits.max_unit,
         )
 
-    integrator = IntegratorStage(make_intake, updates, topics, relations_of, metrics, warehouse)
+    hours = config.retention.updates_hours
+    retention = UpdatesRetention(updates.table, hours) if hours is not None else None
+    integrator = IntegratorStage(
+        make_intake, updates, topics, relations_of, metrics, warehouse, retention
+    )
 
     views = [
         ViewStage(

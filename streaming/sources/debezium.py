@@ -19,6 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.sources.glance import fields_of, is_wrapped, version
+from streaming.sources.judgement import faults
 from streaming.sources.records import (
     BadRecord,
     Decoded,
@@ -29,7 +31,8 @@ from streaming.sources.records import (
     strangers,
     unknown,
 )
-from streaming.sources.rowquery import ROW_FIELDS, finish_rows, row_query
+from streaming.sources.retyped import by_schema
+from streaming.sources.rowquery import finish_rows, row_query, row_schema
 from streaming.sources.schema import CapturedRelation, CapturedSource
 
 CHUNK = 8192
@@ -70,6 +73,7 @@ class Decoder:
         transactions: dict[str, pa.Table] = {}
         notifications: dict[str, tuple[dict[str, Any], ...]] = {}
         versions: dict[str, str] = {}
+        fields: dict[str, frozenset[str]] = {}
         bad: list[BadRecord] = []
         ignored = 0
         for topic, records in by_topic(batch).items():
@@ -87,7 +91,8 @@ class Decoder:
                 table, messages = self._rows(captured, texts, bad)
                 ignored += messages
                 rows[captured.relation.name] = table
-                versions.setdefault(captured.source, _version(texts))
+                versions.setdefault(captured.source, version(texts))
+                fields[captured.relation.name] = fields_of(texts)
             elif topic in self._transaction_topics:
                 source = self._transaction_topics[topic]
                 texts = self._texts(topic, in_order(present), bad)
@@ -98,7 +103,7 @@ class Decoder:
                 notifications[source.name] = tuple(_notifications(topic, texts, bad))
             else:
                 bad.extend(unknown(topic, present))
-        return Decoded(rows, transactions, notifications, versions, tuple(bad), ignored)
+        return Decoded(rows, transactions, notifications, versions, tuple(bad), ignored, fields)
 
     # Texts ----------------------------------------------------------------------------------------
 
@@ -152,8 +157,27 @@ class Decoder:
     def _rows(
         self, captured: CapturedRelation, texts: pa.Table, bad: list[BadRecord]
     ) -> tuple[pa.Table, int]:
+        """A topic's rows, and how many logical messages were among its records."""
+        parts = [
+            self._rows_of_one_schema(captured, part, retyped, bad)
+            for part, retyped in by_schema(captured, texts)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        empty = row_schema(captured).empty_table()
+        return in_order(pa.concat_tables([empty, *(table for table, _ in parts)])), sum(
+            messages for _, messages in parts
+        )
+
+    def _rows_of_one_schema(
+        self,
+        captured: CapturedRelation,
+        texts: pa.Table,
+        retyped: tuple[int, ...],
+        bad: list[BadRecord],
+    ) -> tuple[pa.Table, int]:
         dialect = self.sources[captured.source].dialect
-        wrapped = _is_wrapped(texts)
+        wrapped = is_wrapped(texts)
         found: list[pa.Table] = []
         for form in (wrapped, not wrapped):
             if found and not texts.num_rows:
@@ -173,18 +197,17 @@ class Decoder:
         messages = pc.equal(raw["op"], "m")
         raw = raw.filter(pc.invert(messages))
         metadata = self.sources[captured.source].transactions == "metadata"
-        table, faults = finish_rows(captured, raw, metadata)
-        if faults is not None:
-            wrong = pc.is_valid(faults)
+        table = finish_rows(captured, raw, metadata, retyped)
+        found_wrong = faults(captured, raw, table, metadata)
+        if found_wrong is not None:
+            wrong = pc.is_valid(found_wrong)
             columns = ("partition", "offset", "transaction")
             chosen = [raw[name].filter(wrong).to_pylist() for name in columns]
-            codes = faults.filter(wrong).to_pylist()
+            codes = found_wrong.filter(wrong).to_pylist()
             for partition, offset, transaction, code in zip(*chosen, codes, strict=True):
                 bad.append(fault(captured, partition, offset, transaction, code))
             table = table.filter(pc.invert(wrong))
-        return table.select([n for n in table.column_names if n not in ROW_FIELDS]), pc.sum(
-            messages
-        ).as_py() or 0
+        return table, pc.sum(messages).as_py() or 0
 
     # Transactions ---------------------------------------------------------------------------------
 
@@ -197,7 +220,7 @@ class Decoder:
             "ts_ms": "BIGINT",
             "data_collections": [{"data_collection": "VARCHAR", "event_count": "BIGINT"}],
         }
-        wrapped = _is_wrapped(texts)
+        wrapped = is_wrapped(texts)
         top = "j.payload" if wrapped else "j"
         structure = json.dumps({"payload": shape} if wrapped else shape)
         key, position = "e.id", _mysql_position("e.id")
@@ -235,30 +258,6 @@ def _is_utf8(value: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _first(texts: pa.Table) -> dict[str, Any]:
-    """The first value that is a JSON object, of the first few."""
-    for value in texts["v"].slice(0, 10).to_pylist():
-        try:
-            event = json.loads(value)
-        except ValueError:
-            continue
-        if isinstance(event, dict):
-            return event
-    return {}
-
-
-def _is_wrapped(texts: pa.Table) -> bool:
-    event = _first(texts)
-    return "payload" in event and "schema" in event
-
-
-def _version(texts: pa.Table) -> str:
-    event = _first(texts)
-    payload = event.get("payload") or event
-    source = payload.get("source") if isinstance(payload, dict) else None
-    return str(source.get("version", "unknown")) if isinstance(source, dict) else "unknown"
 
 
 def _mysql_position(text: str) -> str:

@@ -19,6 +19,7 @@ from streaming.algebra.tree import MULTIPLICITY, NUMBER, column_name
 from streaming.algebra.types import delta_schema
 from streaming.messages import Control
 from streaming.sources.schema import CapturedRelation
+from streaming.sources.unread import taints
 
 Query = Callable[[str, pa.Table], pa.Table]
 
@@ -30,7 +31,7 @@ class Batch:
     Attributes:
         rows: number, op, b0.., a0..; what is left of the decoded rows.
         delta: the same as signed rows, sorted by number.
-        controls: its truncates.
+        controls: its truncates, and the taints of columns that could not be read.
         unresolved: numbers of rows whose TOAST value could not be found; those rows are left out.
     """
 
@@ -48,6 +49,7 @@ def numbered_changes(captured: CapturedRelation, rows: pa.Table, query: Query) -
         query: runs SQL over a table named `rows`, keeping its order.
     """
     rows, controls = _truncated(captured, rows)
+    controls += taints(captured, rows)
     rows, unresolved = _toasted(captured, rows)
     rows = _changing(captured, rows, query)
     return Batch(rows, _delta(captured, rows), controls, unresolved)

@@ -31,13 +31,15 @@ from streaming.messages import RelRun
 from streaming.sources.completeness import Work
 from streaming.sources.debezium import Decoder
 from streaming.sources.deltas import Batch, numbered_changes
-from streaming.sources.held import Load, Stage
+from streaming.sources.held import HeldFiles
 from streaming.sources.records import Decoded
+from streaming.sources.regrown import columns_of, refitted
 from streaming.sources.result import IntakeResult
 from streaming.sources.schema import GLOBAL_TABLE, CapturedRelation, CapturedSource
 from streaming.sources.snapshots import Snapshots, SnapshotWork
 from streaming.sources.tags import closed_snapshots, touched_keys, transaction_parts
 from streaming.sources.transactions import TRANSACTIONS, Assembler
+from streaming.sources.unread import Told
 
 
 class Intake:
@@ -48,8 +50,7 @@ class Intake:
         views: name and tree of every view.
         groups: merge group -> its views.
         sources: by default one for each source name, whose prefix is its name.
-        stage: writes held rows and returns their path; None keeps them inside the snapshot.
-        load: reads what `stage` wrote; needed by `restore`.
+        files: where held rows are staged; None keeps them in memory and inside the snapshot.
         timeout_ms: after which an incomplete global transaction is released as local.
         max_unit: transactions above which a unit is released as local.
         threads: DuckDB's.
@@ -62,22 +63,22 @@ class Intake:
         groups: Mapping[str, Sequence[str]],
         *,
         sources: Sequence[CapturedSource] = (),
-        stage: Stage | None = None,
-        load: Load | None = None,
+        files: HeldFiles | None = None,
         timeout_ms: int = TIMEOUT_MS,
         max_unit: int = MAX_UNIT,
         threads: int = 2,
     ) -> None:
         self._captured = {r.relation.name: r for r in captured}
+        self._files = files
         self._groups = {group: tuple(names) for group, names in groups.items()}
         self._needs = view_needs(views)
-        self._stage, self._load = stage, load
         self._decoder = Decoder(captured, sources, threads)
         self._sources = self._decoder.sources
-        self._assembler = Assembler(captured, self._sources)
-        self._snapshots = Snapshots(captured, self._sources)
+        self._assembler = Assembler(captured, self._sources, files)
+        self._snapshots = Snapshots(captured, self._sources, files)
         self._machine = IntegratorMachine(tuple(self._sources), timeout_ms, max_unit)
         self._positions: dict[str, str] = {}
+        self._told = Told(self._captured)
         self._duck = duckdb.connect(config={"threads": threads})
         self._duck.execute("SET TimeZone = 'UTC'")
 
@@ -100,7 +101,7 @@ class Intake:
 
     def _step(self, batch: pa.Table, now_ms: int) -> IntakeResult:
         clock = _Clock()
-        decoded = self._decoder.decode(batch)
+        decoded, told = self._told.look(self._decoder.decode(batch))
         clock.lap("decode")
         snapshot_work, streamed = self._snapshots.add(decoded)
         works = self._assembler.add(streamed)
@@ -128,6 +129,7 @@ class Intake:
         clock.lap("deltas")
         rel = self._relevant(numbered, batches, tainted)
         clock.lap("relevance")
+        self._told = told
         return self._result(decoded, numbered, taken.transactions, batches, rel, tainted, clock)
 
     def _query(self, sql: str, rows: pa.Table) -> pa.Table:
@@ -174,9 +176,8 @@ class Intake:
         changed, work = {}, {}
         for name, batch in batches.items():
             changed[name] = _marked(batch.rows["number"].to_numpy(), first, length)
-            whole = [c.number for c in batch.controls] + [
-                n for n, names in tainted.items() if name in names
-            ]
+            whole = [n for n, names in tainted.items() if name in names]
+            whole += [control.number for control in batch.controls]
             changed[name] |= _marked(np.array(whole, np.int64), first, length)
             for scan in {s for n in self._needs.values() for s in n.scans if s.relation == name}:
                 seen = work_of(scan, batch.rows, self._query)
@@ -215,6 +216,8 @@ class Intake:
             positions=dict(self._positions),
             committed_ms=pc.max(transactions["committed_ms"]).as_py(),
             bad=decoded.bad,
+            lost=decoded.lost,
+            notices=decoded.notices,
             tainted=tainted,
             released=numbered.released,
             overdue=numbered.overdue,
@@ -230,23 +233,23 @@ class Intake:
     def snapshot(self) -> dict[str, Any]:
         """Everything between steps, as JSON; large held rows are staged first, each once."""
         return {
-            "assembler": self._assembler.snapshot(self._stage),
-            "snapshots": self._snapshots.snapshot(self._stage),
+            "assembler": self._assembler.snapshot(),
+            "snapshots": self._snapshots.snapshot(),
             "machine": self._machine.snapshot(),
             "positions": dict(self._positions),
+            "columns": columns_of(self._captured),
         }
 
     def restore(self, data: Mapping[str, Any]) -> None:
-        """Back to the state that `snapshot` described."""
-        load = self._load or _cannot_load
-        self._assembler.restore(data["assembler"], load)
-        self._snapshots.restore(data["snapshots"], load)
+        """Back to the state that `snapshot` described; relations may have other columns since."""
+        parts = {}
+        for part in ("assembler", "snapshots"):
+            held = refitted(data[part]["held"], data["columns"], self._captured, self._files)
+            parts[part] = {**data[part], "held": held}
+        self._assembler.restore(parts["assembler"])
+        self._snapshots.restore(parts["snapshots"])
         self._machine.restore(data["machine"])
         self._positions = dict(data["positions"])
-
-
-def _cannot_load(path: str) -> pa.Table:
-    raise ValueError(f"rows are staged at {path} and no `load` was given")
 
 
 def _marked(numbers: np.ndarray, first: int, length: int) -> np.ndarray:

@@ -40,13 +40,18 @@ class Decoded:
     Attributes:
         rows: per relation, in topic order: partition, offset, op (c u d r t), transaction, position
             (int64 LSN), total_order, toast (positions whose value an earlier row of the transaction
-            holds, else null), before b0.. and after a0.. in the relation's types.
+            holds, else null), missing and unfit (positions of columns that the event does not name,
+            or whose value does not fit and is NULL; null when all is right), before b0.. and
+            after a0.. in the relation's types.
         transactions: per source: offset, status, transaction, position, committed_ms, counts
             (list of struct collection, count; null in a BEGIN).
         notifications: per source, the notifications' JSON in order.
         versions: per source, the connector's version as the batch's first event says it.
         bad: what could not be used.
         ignored: tombstones, logical messages (op m) and heartbeats.
+        fields: per relation, the columns that the batch's last event names.
+        lost: one record for each column that cannot be read any more, told the first time only.
+        notices: what else a person should know of the columns, each once.
     """
 
     rows: dict[str, pa.Table] = field(default_factory=dict)
@@ -55,6 +60,9 @@ class Decoded:
     versions: dict[str, str] = field(default_factory=dict)
     bad: tuple[BadRecord, ...] = ()
     ignored: int = 0
+    fields: dict[str, frozenset[str]] = field(default_factory=dict)
+    lost: tuple[BadRecord, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 def by_topic(batch: pa.Table) -> dict[str, pa.Table]:

@@ -41,7 +41,7 @@ def first_occurrences(
         mask = np.ones(len(tied), bool)
         if len(looked):
             mask[looked] = False
-            mask[_first(rows.table.take(pa.array(looked)), tied[looked], looked)] = True
+            mask[_first(rows.read(~mask), tied[looked], looked)] = True
         masks[name] = mask
     return masks
 

@@ -16,12 +16,14 @@ class IntakeResult:
 
     Attributes:
         updates: relation -> delta (`algebra.types.delta_schema`), sorted by number.
-        controls: truncates, under their numbers.
+        controls: truncates, and taints of single columns, under their numbers.
         runs: merge group -> REL entries covering first..last.
         transactions: number, source, transaction, position, committed_ms.
         positions: source -> commit position of its last numbered transaction, as text.
         committed_ms: newest commit time among the transactions.
         bad: records of this batch that cannot be used.
+        lost: one record for each column that cannot be read any more, told the first time only.
+        notices: what else a person should know of the columns, each once.
         tainted: number -> relations that lack an undecodable record there.
         released: global transactions released as local in this step.
         overdue: global transactions of which a part is missing.
@@ -45,6 +47,8 @@ class IntakeResult:
     bad: tuple[BadRecord, ...]
     tainted: dict[int, tuple[str, ...]]
     released: tuple[str, ...]
+    lost: tuple[BadRecord, ...] = ()
+    notices: tuple[str, ...] = ()
     overdue: tuple[str, ...] = ()
     held: int = 0
     waiting: dict[str, int] = field(default_factory=dict)

@@ -1,15 +1,17 @@
-"""The one query that turns a topic's texts into rows, and the judgement of each row.
+"""The one query that turns a topic's texts into rows, and the judgement of each value.
 
 Three layers of SQL: parse the JSON once into text fields, name the fields (an unchanged TOAST value
 takes the old row's), cast them. Struct fields are taken by position, because DuckDB does not tell
-`Id` from `id`. A field that is lacking and one that is null look alike in the first layer; only rows
-with a null are asked for their keys.
+`Id` from `id`. A field that is missing and one that is null look alike in the first layer; only rows
+with a null are asked for their keys. A value that is missing or does not fit comes out as NULL, and
+the row lists its column: `missing` and `unfit` are null in every row that is right.
 """
 
 from __future__ import annotations
 
 import json
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,8 +19,9 @@ from streaming.algebra.types import arrow_type
 from streaming.sources.schema import CapturedRelation
 from streaming.sources.values import UNAVAILABLE, UNAVAILABLE_BASE64, casts
 
-ROW_FIELDS = ("has_before", "has_after", "lacks", "misfit")
-"""Columns of the query that only `finish_rows` reads."""
+KEYS = ("kb", "ka")
+"""The names of the fields in an image of a row that has a NULL: before and after."""
+_PRESENT = "s -> s IS NOT NULL"
 
 
 def row_query(captured: CapturedRelation, dialect: str, wrapped: bool) -> str:
@@ -38,7 +41,8 @@ def row_query(captured: CapturedRelation, dialect: str, wrapped: bool) -> str:
     path = "$.payload" if wrapped else "$"
     olds = casts(captured, "x")
     news = casts(captured, "y")
-    texts, checks, values, stale = [], [], [], []
+    texts, values, stale = [], [], []
+    checks: dict[int, list[str]] = {}
     for position in range(len(schema)):
         texts.append(f"struct_extract_at(e.before, {position + 1}) AS x{position}")
         new = f"struct_extract_at(e.after, {position + 1})"
@@ -55,23 +59,24 @@ def row_query(captured: CapturedRelation, dialect: str, wrapped: bool) -> str:
         ):
             values += [f"{sql} AS {name}_{part}" for part, sql in enumerate(cast.columns)]
             if len(cast.columns) == 1:
-                side = "before" if name[0] == "b" else "after"
-                label = f"{side} {position}"
-                checks.append(f"WHEN {text} IS NOT NULL AND {name}_0 IS NULL THEN '{label}'")
+                wrong = f"({text} IS NOT NULL AND {name}_0 IS NULL)"
+                checks.setdefault(position, []).append(wrong)
             else:
                 values.append(f"{text} IS NOT NULL AS {name}_text")
-    keys = "[" + ", ".join(_quoted(column.name) for column in schema) + "]"
-    lacks = " OR ".join(
-        f"({has} AND {' AND '.join(f'{t}{i} IS NOT NULL' for i in range(len(schema)))} IS NOT TRUE "
-        f"AND NOT list_has_all(json_keys(v, '{path}.{side}'), {keys}))"
-        for has, t, side in (("has_before", "x", "before"), ("has_after", "y", "after"))
-    )
+    for has, text, keys, side in (
+        ("has_before", "x", "kb", "before"),
+        ("has_after", "y", "ka", "after"),
+    ):
+        null = " OR ".join(f"{text}{i} IS NULL" for i in range(len(schema)))
+        values.append(
+            f"CASE WHEN {has} AND ({null}) THEN json_keys(v, '{path}.{side}') END AS {keys}"
+        )
     toast = "NULL::INTEGER[]"
     if stale:
         marked = ", ".join(stale)
         toast = (
             f"CASE WHEN e.before IS NULL AND coalesce({marked}) IS NOT NULL "
-            f"THEN list_filter([{marked}], s -> s IS NOT NULL) END"
+            f"THEN list_filter([{marked}], {_PRESENT}) END"
         )
     key = 'e."transaction".id'
     key = f"split_part({key}, ':', 1)" if dialect == "postgres" else key
@@ -81,9 +86,9 @@ def row_query(captured: CapturedRelation, dialect: str, wrapped: bool) -> str:
             "TRY_CAST(regexp_extract(e.source.file, '[.]([0-9]+)', 1) AS BIGINT) * 4294967296 "
             "+ TRY_CAST(e.source.pos AS BIGINT)"
         )
-    misfit = f"CASE {' '.join(checks)} END" if checks else "NULL::VARCHAR"
     return (
-        f"SELECT * EXCLUDE (v{_excluded(len(schema))}), {misfit} AS misfit, ({lacks}) AS lacks "
+        f"SELECT * EXCLUDE (v, ka, kb{_excluded(len(schema))}), "
+        f"{_missing(captured)} AS missing, {_listed(checks)} AS unfit "
         f"FROM (SELECT *, {', '.join(values)} FROM ("
         f'SELECT p, o, v, e.op AS op, {key} AS "transaction", {position_sql} AS position, '
         f'TRY_CAST(e."transaction".total_order AS BIGINT) AS total_order, '
@@ -92,6 +97,27 @@ def row_query(captured: CapturedRelation, dialect: str, wrapped: bool) -> str:
         f"FROM (SELECT p, o, v, {event} AS e FROM "
         f"(SELECT p, o, v, from_json(v, '{structure}') AS j FROM texts))))"
     )
+
+
+def _missing(captured: CapturedRelation) -> str:
+    """SQL: the columns that an image of the row does not name, null when it names them all."""
+    names = [_quoted(column.name) for column in captured.relation.schema]
+    every = f"[{', '.join(names)}]"
+    lacking = " OR ".join(f"({k} IS NOT NULL AND NOT list_has_all({k}, {every}))" for k in KEYS)
+    checks = {
+        position: [f"({k} IS NOT NULL AND NOT list_contains({k}, {name}))" for k in KEYS]
+        for position, name in enumerate(names)
+    }
+    return f"CASE WHEN {lacking} THEN {_listed(checks)} END"
+
+
+def _listed(checks: dict[int, list[str]]) -> str:
+    """SQL: the list of positions for which a check is true, null when there is none."""
+    if not checks:
+        return "NULL::INTEGER[]"
+    wrong = {position: " OR ".join(each) for position, each in checks.items()}
+    cells = ", ".join(f"CASE WHEN {check} THEN {position} END" for position, check in wrong.items())
+    return f"CASE WHEN {' OR '.join(wrong.values())} THEN list_filter([{cells}], {_PRESENT}) END"
 
 
 def _excluded(width: int) -> str:
@@ -112,6 +138,8 @@ def row_schema(captured: CapturedRelation) -> pa.Schema:
         pa.field("position", pa.int64()),
         pa.field("total_order", pa.int64()),
         pa.field("toast", pa.list_(pa.int32())),
+        pa.field("missing", pa.list_(pa.int32())),
+        pa.field("unfit", pa.list_(pa.int32())),
     ]
     for side in "ba":
         for position, column in enumerate(captured.relation.schema):
@@ -120,21 +148,18 @@ def row_schema(captured: CapturedRelation) -> pa.Schema:
 
 
 def finish_rows(
-    captured: CapturedRelation, raw: pa.Table, metadata: bool
-) -> tuple[pa.Table, pa.Array | None]:
-    """The rows in their types, and for each a fault ("code\\nwhat\\ntodo") or null.
+    captured: CapturedRelation, raw: pa.Table, metadata: bool, retyped: tuple[int, ...] = ()
+) -> pa.Table:
+    """The rows in their types (`row_schema`), as many as in `raw`.
 
     Args:
-        metadata: whether rows must say their transaction.
-
-    Returns:
-        The table (same length as `raw`) and the faults, None when there is none.
+        metadata: whether rows say their transaction; otherwise each is one, named by its place.
+        retyped: positions of columns whose values are of another type now: only NULL fits.
     """
     schema = row_schema(captured)
     columns: dict[str, pa.Array] = {}
-    misfit = raw["misfit"].combine_chunks()
+    wrong: dict[int, np.ndarray] = {}
     for side, prefix in (("b", "x"), ("a", "y")):
-        label = "before" if side == "b" else "after"
         for position, cast in enumerate(casts(captured, prefix)):
             parts = tuple(
                 raw[f"{side}{position}_{part}"].combine_chunks()
@@ -144,71 +169,36 @@ def finish_rows(
             columns[f"{side}{position}"] = value
             if len(parts) > 1:
                 text = raw[f"{side}{position}_text"].combine_chunks()
-                wrong = pc.and_(text, pc.is_null(value))
-                if pc.any(wrong).as_py():
-                    misfit = pc.if_else(wrong, pa.scalar(f"{label} {position}"), misfit)
-    for name in ("partition", "offset", "op", "transaction", "position", "total_order", "toast"):
-        columns[name] = raw[name].combine_chunks()
+                misfit = pc.and_(text, pc.is_null(value))
+                if pc.any(misfit).as_py():
+                    before = wrong.get(position, False)
+                    wrong[position] = misfit.to_numpy(zero_copy_only=False) | before
+            if position in retyped and value.null_count < len(value):
+                misread = pc.is_valid(value).to_numpy(zero_copy_only=False)
+                wrong[position] = misread | wrong.get(position, False)
+                columns[f"{side}{position}"] = pa.nulls(len(value), value.type)
+    for field in schema:
+        if field.name not in columns:
+            columns[field.name] = raw[field.name].combine_chunks()
+    if wrong:
+        columns["unfit"] = _added(columns["unfit"], wrong)
     if not metadata:
         place = [columns[n].cast(pa.string()) for n in ("partition", "offset")]
         columns["transaction"] = pc.binary_join_element_wise(captured.topic, *place, "/")
-    table = pa.table([columns[field.name] for field in schema], schema=schema)
-    return table, _faults(captured, raw, misfit, metadata)
+    return pa.table([columns[field.name] for field in schema], schema=schema)
 
 
-def _faults(
-    captured: CapturedRelation, raw: pa.Table, misfit: pa.Array, metadata: bool
-) -> pa.Array | None:
-    op = raw["op"].combine_chunks()
-    streamed = pc.not_equal(op, "r")
-    truncate = pc.equal(op, "t")
-    needs_before = pc.is_in(op, pa.array(["u", "d"]))
-    needs_after = pc.is_in(op, pa.array(["c", "u", "r"]))
-    name = captured.relation.name
-    replica = f"ALTER TABLE {captured.counted_as} REPLICA IDENTITY FULL"
-    rules: list[tuple[pa.Array, str]] = [
-        (
-            pc.invert(pc.is_in(op, pa.array(["c", "u", "d", "r", "t"]))),
-            "SOURCE_OP_UNKNOWN\nhas an operation that is none of c, u, d, r, t, m\n",
-        ),
-        (
-            pc.and_(needs_before, pc.invert(raw["has_before"])),
-            f"SOURCE_BEFORE_MISSING\nchanges a row of {name} and does not say the old one\n{replica}",
-        ),
-        (
-            pc.and_(needs_after, pc.invert(raw["has_after"])),
-            f"SOURCE_FIELD_MISSING\nlacks `after`, the new row of {name}\n",
-        ),
-        (pc.is_null(raw["position"]), "SOURCE_FIELD_MISSING\nlacks its position, source.lsn\n"),
-        (
-            pc.and_(pc.invert(truncate), pc.fill_null(raw["lacks"], False)),
-            f"SOURCE_FIELD_MISSING\nlacks a column of {name}\n"
-            "if the column was dropped, suspend and re-create the views that use it",
-        ),
-    ]
-    if metadata:
-        lost = pc.or_(pc.is_null(raw["transaction"]), pc.is_null(raw["total_order"]))
-        rules.append(
-            (
-                pc.and_(streamed, lost),
-                "SOURCE_TRANSACTION_MISSING\nsays no transaction\n"
-                "set provide.transaction.metadata=true, or transactions: per-event for this source",
-            )
-        )
-    faults: pa.Array | None = None
-    for wrong, text in rules:
-        if pc.any(wrong).as_py():
-            empty = pa.nulls(len(op), pa.string()) if faults is None else faults
-            chosen = wrong.combine_chunks() if isinstance(wrong, pa.ChunkedArray) else wrong
-            faults = pc.coalesce(empty, pc.if_else(chosen, text, pa.scalar(None, pa.string())))
-    for label in pc.unique(misfit.drop_null()).to_pylist():
-        side, _, position = label.partition(" ")
-        column = captured.relation.schema[int(position)]
-        text = (
-            f"SOURCE_VALUE_UNFIT\nhas a value of {column.name} ({side}) that does not fit "
-            f"{column.type} exactly ({captured.source_types[int(position)]} at the source)\n"
-            "change the value or the column's type, or leave the column out of every view"
-        )
-        chosen = pc.if_else(pc.equal(misfit, label), text, pa.scalar(None, pa.string()))
-        faults = chosen if faults is None else pc.coalesce(faults, chosen)
-    return faults
+def _added(lists: pa.ListArray, wrong: dict[int, np.ndarray]) -> pa.ListArray:
+    """The lists with each position of `wrong` in the rows where its mask is true."""
+    rows = [pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)]
+    values = [pc.list_flatten(lists).to_numpy(zero_copy_only=False)]
+    for position, mask in wrong.items():
+        rows.append(np.flatnonzero(mask))
+        values.append(np.full(len(rows[-1]), position))
+    pairs = np.unique(np.stack([np.concatenate(rows), np.concatenate(values)], axis=1), axis=0)
+    counts = np.bincount(pairs[:, 0], minlength=len(lists))
+    return pa.ListArray.from_arrays(
+        pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32()),
+        pa.array(pairs[:, 1], pa.int32()),
+        mask=pa.array(counts == 0),
+    )

@@ -213,7 +213,8 @@ _CONNECT_TYPES = {
 }
 
 
-def _connect_type(field: Mapping[str, Any]) -> str:
+def connect_type(field: Mapping[str, Any]) -> str:
+    """The database type of a field of Kafka Connect's schema; one that is not known by its name."""
     name = field.get("name")
     if name == "org.apache.kafka.connect.data.Decimal":
         parameters = field.get("parameters") or {}
@@ -243,6 +244,6 @@ def schema_from_connect(
             where=topic,
             todo="capture with Debezium's own envelope (no ExtractNewRecordState)",
         )
-    columns = [(field["field"], _connect_type(field)) for field in row["fields"]]
+    columns = [(field["field"], connect_type(field)) for field in row["fields"]]
     key = [field["field"] for field in (key_part or {}).get("fields", ())]
     return captured(name, topic, columns, key=key)

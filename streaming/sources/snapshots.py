@@ -4,6 +4,9 @@ A snapshot is closed by Debezium's notifications: COMPLETED, and of each table a
 TABLE_SCAN_COMPLETED says. All rows of one snapshot have its log position, so an attempt that was broken
 off and begun again is told apart, and a row that comes again at the closed position is a repeat. A row
 at another position after that is a second snapshot, which cannot be merged and is refused.
+
+What waits is counted, and looked at only where a count is exceeded; so of staged rows nothing stays in
+memory.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.errors import FrescoError
-from streaming.sources.held import Held, Load, Stage
+from streaming.sources.held import Held, HeldFiles
 from streaming.sources.records import BadRecord, Decoded
 from streaming.sources.rowquery import row_schema
 from streaming.sources.schema import CapturedRelation, CapturedSource
@@ -68,13 +71,16 @@ class Snapshots:
     """All sources' initial snapshots until number 0 is given."""
 
     def __init__(
-        self, relations: Sequence[CapturedRelation], sources: Mapping[str, CapturedSource]
+        self,
+        relations: Sequence[CapturedRelation],
+        sources: Mapping[str, CapturedSource],
+        files: HeldFiles | None = None,
     ) -> None:
         self._captured = {r.relation.name: r for r in relations}
         self._sources = sources
         self.state = AllSnapshots(
             {name: SnapshotState() for name in sources},
-            {name: Held(row_schema(r)) for name, r in self._captured.items()},
+            {name: Held(row_schema(r), (), files) for name, r in self._captured.items()},
         )
 
     @property
@@ -99,10 +105,7 @@ class Snapshots:
             read = pc.equal(rows["op"], "r")
             if pc.any(read).as_py():
                 rest[name] = rows.filter(pc.invert(read))
-                source = self._captured[name].source
-                states[source], held[name] = self._receive(
-                    states[source], held[name], self._captured[name], rows.filter(read)
-                )
+                self._receive(states, held, self._captured[name], rows.filter(read))
         stream = []
         for record in decoded.bad:
             state = states.get(record.source or "")
@@ -116,18 +119,29 @@ class Snapshots:
         return SnapshotWork(state_, closed), replace(decoded, rows=rest, bad=(*spare, *stream))
 
     def _receive(
-        self, state: SnapshotState, held: Held, captured: CapturedRelation, rows: pa.Table
-    ) -> tuple[SnapshotState, Held]:
+        self,
+        states: dict[str, SnapshotState],
+        held: dict[str, Held],
+        captured: CapturedRelation,
+        rows: pa.Table,
+    ) -> None:
+        """Hold the rows of the newest attempt only; what is held of an older one goes."""
+        state = states[captured.source]
         positions = rows["position"].to_numpy()
         wanted = self._sources[captured.source].snapshot
         if state.closed or not wanted:
             other = np.flatnonzero(positions != state.position)
             if len(other):
                 raise _again(captured, rows, int(other[0]), wanted)
-            return state, held
+            return
         newest = int(max(positions.max(), state.position))
-        held = held.plus(rows.filter(pa.array(positions == newest)))
-        return replace(state, position=newest), held
+        if newest > state.position:
+            states[captured.source] = replace(state, position=newest)
+            for name, other_ in self._captured.items():
+                if other_.source == captured.source:
+                    held[name] = held[name].empty()
+        name = captured.relation.name
+        held[name] = held[name].plus(rows.filter(pa.array(positions == newest)))
 
     def _close(
         self, states: dict[str, SnapshotState], held: dict[str, Held]
@@ -139,10 +153,6 @@ class Snapshots:
             if state.closed:
                 continue
             mine = [r for r in self._captured.values() if r.source == source]
-            for captured in mine:
-                name = captured.relation.name
-                table = held[name].table
-                held[name] = held[name].keep(table["position"].to_numpy() == state.position)
             if not self._sources[source].snapshot:
                 spare += [record for records in state.bad.values() for record in records]
                 states[source] = replace(state, closed=True, bad={})
@@ -164,17 +174,17 @@ class Snapshots:
     def take(self) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
         """All snapshot rows and the tainted relations, once number 0 is given; forgets them."""
         held = self.state.held
-        rows = {name: waiting.table for name, waiting in held.items() if waiting.rows}
+        rows = {name: waiting.read() for name, waiting in held.items() if waiting.rows}
         tainted = self.state.tainted
-        empty = {name: Held(waiting.schema) for name, waiting in held.items()}
+        empty = {name: waiting.empty() for name, waiting in held.items()}
         self.state = AllSnapshots(self.state.states, empty)
         return rows, tainted
 
-    def snapshot(self, stage: Stage | None = None) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """All state as JSON."""
         staged, notes = {}, {}
         for name, rows in self.state.held.items():
-            staged[name], notes[name] = rows.snapshot(stage)
+            staged[name], notes[name] = rows.snapshot()
         self.state = replace(self.state, held=staged)
         states = {
             name: {
@@ -192,7 +202,7 @@ class Snapshots:
             "tainted": list(self.state.tainted),
         }
 
-    def restore(self, data: Mapping[str, Any], load: Load) -> None:
+    def restore(self, data: Mapping[str, Any]) -> None:
         """Back to the state that `snapshot` described."""
         states = {}
         for source in self._sources:
@@ -204,7 +214,7 @@ class Snapshots:
                 }
             states[source] = SnapshotState(**values)
         held = {
-            name: Held(waiting.schema).restore(data["held"].get(name, []), load)
+            name: waiting.empty().restore(data["held"].get(name, []))
             for name, waiting in self.state.held.items()
         }
         self.state = AllSnapshots(states, held, tuple(data["tainted"]))
@@ -236,7 +246,7 @@ def _filled(state: SnapshotState, held: dict[str, Held], captured: CapturedRelat
     rows = held[name].rows
     if rows > wanted and captured.relation.key:
         keys = [f"a{i}" for i in captured.relation.key]
-        table = held[name].table.append_column("row", pa.array(np.arange(rows)))
+        table = held[name].read(columns=keys).append_column("row", pa.array(np.arange(rows)))
         first = table.group_by(keys).aggregate([("row", "min")])["row_min"].to_numpy()
         mask = np.zeros(rows, bool)
         mask[first] = True

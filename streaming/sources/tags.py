@@ -42,11 +42,11 @@ def transaction_parts(source: str, tags: CapturedRelation, work: Work) -> list[P
     ordinals = work.log["ordinal"].to_numpy()[np.maximum(entry, 0)]
     first, last = work.fresh
     inside = (entry >= 0) & (ordinals >= first) & (ordinals <= last)
-    rows = work.rows[name].table
-    inside &= pc.equal(rows["op"], "c").to_numpy()
-    chosen = rows.filter(pa.array(inside))
+    rows = work.rows[name].read(inside, ["op", f"a{id_}", f"a{parts}"])
+    inserts = pc.equal(rows["op"], "c")
+    chosen = rows.filter(inserts)
     triples = zip(
-        ordinals[inside].tolist(),
+        ordinals[inside][inserts.to_numpy()].tolist(),
         chosen[f"a{id_}"].to_pylist(),
         chosen[f"a{parts}"].to_pylist(),
         strict=True,
@@ -65,7 +65,7 @@ def closed_snapshots(
             result[source] = ()
             continue
         id_, parts = _columns(captured[name])
-        rows = work.held[name].table
+        rows = work.held[name].read(columns=[f"a{id_}", f"a{parts}"])
         table = pa.table({"id": rows[f"a{id_}"].cast(pa.string()), "parts": rows[f"a{parts}"]})
         seen = table.group_by("id").aggregate([("parts", "max"), ("parts", "count")])
         seen = seen.filter(pc.greater(seen["parts_max"], 1))
@@ -79,7 +79,8 @@ def touched_keys(
 ) -> Touched:
     """Which (relation, key) the transactions first..last of a source touch.
 
-    A relation without a key counts by the whole row; one that is truncated among them as one key.
+    A relation without a key counts by the whole row; it counts as one key when it is truncated among
+    them, or when a column could not be read, which would make one row's versions differ.
     """
     ordinals: list[np.ndarray] = []
     keys: list[np.ndarray] = []
@@ -91,11 +92,16 @@ def touched_keys(
             continue
         ordinal = work.log["ordinal"].to_numpy()[np.maximum(entry, 0)]
         inside = (entry >= 0) & (ordinal >= first) & (ordinal <= last)
-        rows, ordinal = held.table.filter(pa.array(inside)), ordinal[inside]
-        if not rows.num_rows:
+        if not inside.any():
             continue
         positions = relation.key or tuple(range(len(relation.schema)))
-        if pc.any(pc.equal(rows["op"], "t")).as_py():
+        columns = [f"{side}{i}" for side in "ba" for i in positions]
+        columns += ["op", "missing", "unfit"]
+        rows, ordinal = held.read(inside, columns), ordinal[inside]
+        unread = not relation.key and any(
+            rows[name].null_count < rows.num_rows for name in ("missing", "unfit")
+        )
+        if unread or pc.any(pc.equal(rows["op"], "t")).as_py():
             ordinals.append(ordinal)
             keys.append(np.full(len(ordinal), base))
             base += 1

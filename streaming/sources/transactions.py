@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.sources.completeness import Work, judge
-from streaming.sources.held import Held, Load, Stage
+from streaming.sources.held import Held, HeldFiles
 from streaming.sources.log import SourceState, each_event, log_schema, read_log
 from streaming.sources.records import BadRecord, Decoded
 from streaming.sources.rowquery import row_schema
@@ -38,6 +38,9 @@ TRANSACTIONS = pa.schema(
     ]
 )
 """The map between numbers and source transactions."""
+
+LOOKED_AT = ("partition", "offset", "transaction", "total_order")
+"""What tying a row to its END, counting, and finding repeats and passes look at."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +74,16 @@ class Assembler:
     """
 
     def __init__(
-        self, relations: Sequence[CapturedRelation], sources: Mapping[str, CapturedSource]
+        self,
+        relations: Sequence[CapturedRelation],
+        sources: Mapping[str, CapturedSource],
+        files: HeldFiles | None = None,
     ) -> None:
         self._sources = sources
         self._of = {name: [r for r in relations if r.source == name] for name in sources}
         self.state = Waiting(
-            {r.relation.name: Held(row_schema(r)) for r in relations},
-            {name: SourceState(Held(log_schema(self._of[name]))) for name in sources},
+            {r.relation.name: Held(row_schema(r), LOOKED_AT, files) for r in relations},
+            {name: SourceState(Held(log_schema(self._of[name]), None, files)) for name in sources},
         )
 
     @property
@@ -190,13 +196,13 @@ class Assembler:
 
     # Snapshots ------------------------------------------------------------------------------------
 
-    def snapshot(self, stage: Stage | None = None) -> dict[str, Any]:
-        """All state as JSON; large chunks are staged through `stage`, each once."""
+    def snapshot(self) -> dict[str, Any]:
+        """All state as JSON; large chunks are staged, each once."""
         held, held_notes, sources, notes = {}, {}, {}, {}
         for name, rows in self.state.held.items():
-            held[name], held_notes[name] = rows.snapshot(stage)
+            held[name], held_notes[name] = rows.snapshot()
         for source, state in self.state.sources.items():
-            log, log_notes = state.log.snapshot(stage)
+            log, log_notes = state.log.snapshot()
             sources[source] = replace(state, log=log)
             notes[source] = {
                 "log": log_notes,
@@ -212,18 +218,18 @@ class Assembler:
         self.state = Waiting(held, sources)
         return {"held": {n: note for n, note in held_notes.items() if note}, "sources": notes}
 
-    def restore(self, data: Mapping[str, Any], load: Load) -> None:
+    def restore(self, data: Mapping[str, Any]) -> None:
         """Back to the state that `snapshot` described."""
         held = {
-            name: Held(waiting.schema).restore(data["held"].get(name, []), load)
+            name: waiting.empty().restore(data["held"].get(name, []))
             for name, waiting in self.state.held.items()
         }
         sources = {}
-        for source, relations in self._of.items():
-            log = Held(log_schema(relations))
+        for source, before in self.state.sources.items():
+            log = before.log.empty()
             values = dict(data["sources"].get(source, {}))
             if values:
-                values["log"] = log.restore(values["log"], load)
+                values["log"] = log.restore(values["log"])
                 values["dead"] = tuple(values["dead"])
                 values["bad"] = tuple((relation, key) for relation, key in values["bad"])
                 values["tainted"] = {ordinal: tuple(names) for ordinal, names in values["tainted"]}
@@ -237,9 +243,8 @@ def _split(waiting: Held, entry: np.ndarray, given: np.ndarray) -> tuple[Held, p
     tied = entry >= 0
     number[tied] = given[entry[tied]]
     taken = number >= 0
-    table = waiting.table
-    chosen = table if taken.all() else table.filter(pa.array(taken))
-    return waiting.keep(~taken), chosen.add_column(0, "number", pa.array(number[taken]))
+    rows = waiting.read(taken)
+    return waiting.keep(~taken), rows.add_column(0, "number", pa.array(number[taken]))
 
 
 def _tainted(

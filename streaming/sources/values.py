@@ -24,8 +24,6 @@ from streaming.sources.schema import CapturedRelation, SourceType, source_type
 UNAVAILABLE = "__debezium_unavailable_value"
 """Debezium's placeholder for a TOAST column that an update did not change."""
 UNAVAILABLE_BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
-TOASTED = ("string", "binary")
-"""Spark types whose columns PostgreSQL may store out of line."""
 
 INFINITE_DAYS = {2147483647: (-622191234, -2147472692), -2147483647: (622191232, -2147472691)}
 """A `date` infinity overflows in Debezium, differently in a snapshot and in the stream (seen with

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from streaming.algebra.delta import leaves
 from streaming.algebra.evaluator import Batch, Evaluator, ViewError
+from streaming.algebra.scans import columns_read
 from streaming.algebra.tree import NUMBER, relations
 from streaming.errors import ProtocolError
 from streaming.messages import ActionList, Suspend, Updates
@@ -32,6 +33,7 @@ from streaming.viewmanagers.base import (
     suspension,
     works,
 )
+from streaming.viewmanagers.tainted import refuse_tainted
 
 Files = Mapping[str, object]
 """A checkpoint's reference, JSON-able: {"number": n, "leaves": k, "files": [[name, ...] per leaf]}.
@@ -52,6 +54,7 @@ class ReplicaManager:
         self.evaluator = evaluator
         self._codec = codec
         self._relations = relations(spec.tree)
+        self._reads = columns_read(spec.tree)
         self._progress = Progress(spec.start - 1)
         self._proposed: tuple[Progress, bool] | None = None
 
@@ -79,6 +82,7 @@ class ReplicaManager:
         """As `handle`, for several messages in one evaluation; at most one list for each."""
         self._check(messages)
         self.discard()
+        refuse_tainted(self._reads, messages)
         return self._handle(messages, messages[-1].last)
 
     def suspend(
@@ -87,14 +91,20 @@ class ReplicaManager:
         """What is sent when `handle` raised: the lists of the numbers before the error, and
         Suspend.
 
-        When the number of the error is not known, nothing of the messages is kept.
+        When the number of the error is not known, nothing of the messages is kept. A taint is told of
+        before anything is computed, so there may be an error below it yet, which then counts.
         """
         self._check(messages)
         self.discard()
         first = messages[0].first
         after = first - 1 if error.number is None else error.number - 1
         good = [updates for updates in messages if updates.first <= after]
-        lists = self._handle(good, after) if good else []
+        try:
+            lists = self._handle(good, after) if good else []
+        except ViewError as earlier:
+            if earlier.number is not None and earlier.number > after:
+                raise
+            return self.suspend(messages, earlier)
         worked = self._proposed is not None and self._proposed[1]
         self._proposed = (Progress(after, suspended_after=after), worked)
         return lists, suspension(self.spec, after, error.as_dict())

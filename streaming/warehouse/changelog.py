@@ -18,16 +18,24 @@ from streaming.algebra.types import delta_schema
 from streaming.errors import FrescoError
 from streaming.warehouse.epoch import Runs
 from streaming.warehouse.files import QUICK, Place, read_file, write_file
+from streaming.warehouse.names import physical_name
 from streaming.warehouse.table import FileEntry, Table, ViewTable, struct_field
 
 CHANGES_STATS = ("number",)
 
 
-def struct_column(view: str, schema: Schema, rows: pa.Table) -> pa.StructArray:
-    """The columns c0, c1, ... of `rows` as one struct array with the view's physical names."""
+def struct_column(view: str, schema: Schema, rows: pa.Table) -> pa.ChunkedArray:
+    """The columns c0, c1, ... of `rows` as one struct column with the view's physical names.
+
+    Chunk by chunk, so that nothing is copied.
+    """
     kind = struct_field(view, schema).type
-    arrays = [one_array(rows.column(column_name(at))) for at in range(len(schema))]
-    return pa.StructArray.from_arrays(arrays, fields=list(kind))
+    values = rows.select([column_name(at) for at in range(len(schema))])
+    chunks = [
+        pa.StructArray.from_arrays(batch.columns, fields=list(kind))
+        for batch in values.to_batches()
+    ]
+    return pa.chunked_array(chunks, type=kind)
 
 
 def one_array(values: pa.ChunkedArray) -> pa.Array:
@@ -59,15 +67,20 @@ def check_delta(view: ViewTable, delta: pa.Table) -> pa.Table:
         ) from error
 
 
-def write_changes(place: Place, view: ViewTable, delta: pa.Table) -> AddAction:
-    """One changelog file with all rows of a view's delta."""
-    rows = pa.table(
+def numbered_rows(name: str, schema: Schema, delta: pa.Table) -> pa.Table:
+    """A delta of a view or relation as the rows of a numbered table: its values in one struct."""
+    return pa.table(
         {
             "number": delta.column(NUMBER),
             "multiplicity": delta.column(MULTIPLICITY),
-            view.struct: struct_column(view.name, view.schema, delta),
+            physical_name(name): struct_column(name, schema, delta),
         }
     )
+
+
+def write_changes(place: Place, view: ViewTable, delta: pa.Table) -> AddAction:
+    """One changelog file with all rows of a view's delta."""
+    rows = numbered_rows(view.name, view.schema, delta)
     return write_file(place, rows, ("view", view.name), CHANGES_STATS, compression=QUICK)
 
 

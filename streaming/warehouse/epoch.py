@@ -87,15 +87,3 @@ def merge_runs(*several: Iterable[tuple[int, int]]) -> Runs:
         else:
             merged.append((first, last))
     return tuple(merged)
-
-
-def frontier_of(covered: Runs) -> int:
-    """The largest n such that every number from 0 to n is covered; -1 when there is none."""
-    return covered[0][1] if covered and covered[0][0] <= 0 else -1
-
-
-def next_epoch(before: Epoch | None, group: str, added: Runs, **more: Any) -> Epoch:
-    """The epoch after `before` that covers `added` too; `more` are `Epoch`'s other attributes."""
-    covered = merge_runs(before.covered if before else (), added)
-    number = before.epoch + 1 if before else 1
-    return Epoch(group, number, merge_runs(added), covered, frontier_of(covered), **more)

@@ -19,8 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -83,20 +81,3 @@ def _part(name: str, kind: pa.DataType) -> str:
     else:
         text = f"CAST({quoted} AS VARCHAR)"
     return f"coalesce(CAST(strlen({text}) AS VARCHAR) || ':' || {text}, '~')"
-
-
-def row_ids(rows: pa.Table, columns: Sequence[str]) -> pa.Array:
-    """`_id` of every row from the values of `columns`, in the rows' order.
-
-    Raises FrescoError WAREHOUSE_TYPE.
-    """
-    canonical = canonical_columns(rows, columns)
-    kinds = [(name, values.type) for name, values in canonical.items()]
-    positions = pa.array(np.arange(rows.num_rows))
-    canonical_rows = pa.table({**canonical, "_row": positions})
-    with duckdb.connect() as connection:
-        connection.register("canonical_rows", canonical_rows)
-        found = connection.sql(
-            f"SELECT {id_expression(kinds)} AS id FROM canonical_rows ORDER BY _row"
-        ).to_arrow_table()
-    return found.column("id").combine_chunks()

@@ -16,7 +16,7 @@ from streaming.errors import FrescoError
 from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.files import Place
 from streaming.warehouse.log import EpochLog
-from streaming.warehouse.snapshot import open_group
+from streaming.warehouse.snapshot import expired, open_group
 from streaming.warehouse.updates import UpdatesReader
 
 
@@ -26,7 +26,8 @@ def number_at(warehouse: Place, group: str, time: datetime | int) -> int:
     Args:
         time: a datetime with a zone, or milliseconds since 1970.
     Raises:
-        FrescoError: READ_AT for a datetime without zone, READ_NO_EPOCH.
+        FrescoError: READ_AT for a datetime without zone, READ_NO_EPOCH; READ_EPOCH_EXPIRED when
+            the commit times that would tell have been dropped.
     """
     moment = _milliseconds(time)
     table, newest = open_group(warehouse, group)
@@ -37,7 +38,10 @@ def number_at(warehouse: Place, group: str, time: datetime | int) -> int:
     low = before.epoch.frontier if before else 0
     after = log.next_after(before)
     high = after.epoch.frontier if after else newest.frontier
-    found = UpdatesReader(warehouse.uri).transactions(max(low, 0), high)
+    reader = UpdatesReader(warehouse.uri)
+    if moment < reader.kept_since and max(low, 0) + 1 < reader.kept_from:
+        raise expired(table.place, f"commit times before transaction {reader.kept_from} are gone")
+    found = reader.transactions(max(low, 0), high)
     late = found.filter(pc.greater(found.column("committed_ms"), moment)).column("number")
     return max(0, int(np.min(late.to_numpy())) - 1) if len(late) else max(0, high)
 

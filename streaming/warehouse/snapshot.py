@@ -34,6 +34,8 @@ from streaming.warehouse.table import Table, ViewTable
 
 KEPT_FROM = "fresco.keptFrom"
 """Table property of a numbered table: numbers below it have been dropped."""
+KEPT_SINCE = "fresco.keptSince"
+"""Table property of `_updates`: what has been dropped committed before it (ms since 1970)."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def expired(place: Place, what: str) -> FrescoError:
         "READ_EPOCH_EXPIRED",
         what,
         where=place.uri,
-        todo="read a later state; `retention` in the configuration says how long states are kept",
+        todo='read a later state; see "How long things are kept" in docs/operations.md',
     )
 
 

@@ -122,7 +122,8 @@ def write_change(place: Place, plan: StateChange, file_bytes: int, index: IdInde
         file_bytes: smallest target size of a file; a view of at most this many bytes is rewritten
             whole, as one file, whenever it changes.
     """
-    arrived = plan.fresh.filter(pa.array((plan.located.existing == 0) & (plan.final > 0)))
+    new = (plan.located.existing == 0) & (plan.final > 0)
+    arrived = plan.fresh if new.all() else plan.fresh.filter(pa.array(new))
     total = sum(one.size for one in plan.files)
     target = target_bytes(total, file_bytes)
     if plan.files and total <= file_bytes:

@@ -2,10 +2,10 @@
 
 Partitioned by `relation`: `number`, `multiplicity`, one struct column per relation, and two
 partitions of Fresco's own: `_transactions` (number <-> source, transaction, position, commit time)
-and `_controls` (truncations). What the integrator learned in one step is appended in one commit
-under (`fresco/<pipeline>/updates`, sequence), so a repeated step adds nothing. View managers
-replay from here after a restart; `verify` recomputes from here; numbers below a bound are dropped
-by upkeep.
+and `_controls` (truncations and taints). What the integrator learned in one step is appended in one
+commit under (`fresco/<pipeline>/updates`, sequence), so a repeated step adds nothing. View managers
+replay from here after a restart; `verify` recomputes from here; what is older than the retention is
+dropped (`retention`).
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pyarrow as pa
 
-from streaming.algebra.tree import MULTIPLICITY, NUMBER, Column, Relation, Schema
+from streaming.algebra.tree import NUMBER, Column, Relation, Schema
 from streaming.errors import FrescoError
 from streaming.messages import Control
-from streaming.warehouse.changelog import check_delta, read_numbered, struct_column
+from streaming.warehouse.changelog import check_delta, numbered_rows, read_numbered
 from streaming.warehouse.files import QUICK, Action, Place, delete_files, write_file
-from streaming.warehouse.names import physical_name
 from streaming.warehouse.options import TableOptions
+from streaming.warehouse.snapshot import KEPT_FROM, KEPT_SINCE
 from streaming.warehouse.table import Conflict, Table, ViewTable, struct_field
 
 FOLDER = "_updates"
@@ -35,7 +36,14 @@ TRANSACTIONS_SCHEMA: Schema = (
     Column("position", "string"),
     Column("committed_ms", "bigint"),
 )
-CONTROLS_SCHEMA: Schema = (Column("relation", "string"), Column("kind", "string"))
+CONTROLS_SCHEMA: Schema = (
+    Column("relation", "string"),
+    Column("kind", "string"),
+    Column("columns", "string"),
+    Column("what", "string"),
+    Column("place", "string"),
+)
+"""`columns` is a JSON list of names: positions are those of one start, names stay."""
 _ATTEMPTS = 8
 
 
@@ -114,7 +122,7 @@ class UpdatesWriter:
         if transactions is not None:
             rows[TRANSACTIONS] = _transaction_rows(transactions)
         if controls:
-            rows[CONTROLS] = _control_rows(controls)
+            rows[CONTROLS] = self._control_rows(controls)
         for _ in range(_ATTEMPTS):
             self.table.refresh()
             if self.table.committed(self._app) >= sequence:
@@ -137,14 +145,31 @@ class UpdatesWriter:
         if name not in self._relations:
             raise FrescoError("WAREHOUSE_SCHEMA", "no such relation in _updates", where=name)
         schema = self._relations[name].schema
-        delta = check_delta(ViewTable(name, schema), delta)
+        return numbered_rows(name, schema, check_delta(ViewTable(name, schema), delta))
+
+    def _control_rows(self, controls: Sequence[Control]) -> pa.Table:
+        struct = struct_field(CONTROLS, CONTROLS_SCHEMA)
+        values = [
+            {
+                "relation": one.relation,
+                "kind": one.kind,
+                "columns": self._column_names(one) if one.columns else None,
+                "what": one.what,
+                "place": one.where,
+            }
+            for one in controls
+        ]
         return pa.table(
             {
-                "number": delta.column(NUMBER),
-                "multiplicity": delta.column(MULTIPLICITY),
-                physical_name(name): struct_column(name, schema, delta),
+                "number": pa.array([one.number for one in controls], pa.int64()),
+                "multiplicity": pa.array([1] * len(controls), pa.int64()),
+                struct.name: pa.array(values, struct.type),
             }
         )
+
+    def _column_names(self, control: Control) -> str:
+        schema = self._relations[control.relation].schema
+        return json.dumps([schema[position].name for position in control.columns])
 
     def _write(self, rows: Mapping[str, pa.Table]) -> list[Action]:
         place = self.table.place
@@ -175,18 +200,6 @@ def _transaction_rows(transactions: pa.Table) -> pa.Table:
     )
 
 
-def _control_rows(controls: Sequence[Control]) -> pa.Table:
-    struct = struct_field(CONTROLS, CONTROLS_SCHEMA)
-    values = [{"relation": one.relation, "kind": one.kind} for one in controls]
-    return pa.table(
-        {
-            "number": pa.array([one.number for one in controls], pa.int64()),
-            "multiplicity": pa.array([1] * len(controls), pa.int64()),
-            struct.name: pa.array(values, struct.type),
-        }
-    )
-
-
 class UpdatesReader:
     """Reads `_updates` at one version; `refresh` moves to the newest."""
 
@@ -204,6 +217,16 @@ class UpdatesReader:
     def refresh(self) -> None:
         """Move to the newest version."""
         self.table.refresh()
+
+    @property
+    def kept_from(self) -> int:
+        """The first number that is recorded whole; 0 while nothing has been dropped."""
+        return int(self.table.handle.metadata().configuration.get(KEPT_FROM, 0))
+
+    @property
+    def kept_since(self) -> int:
+        """What has been dropped committed before this moment (ms since 1970)."""
+        return int(self.table.handle.metadata().configuration.get(KEPT_SINCE, 0))
 
     def updates(
         self,
@@ -228,12 +251,30 @@ class UpdatesReader:
         return found.rename_columns(names).drop_columns(["_m"])
 
     def controls(self, after: int, upto: int) -> list[Control]:
-        """The controls with after < number <= upto, in order."""
-        found = read_numbered(self.table, CONTROLS, CONTROLS_SCHEMA, after, upto)
-        rows = sorted(found.to_pylist(), key=lambda row: row[NUMBER])
+        """The controls of whole relations with after < number <= upto, in order."""
         return [
             Control.model_validate(
-                {"number": row[NUMBER], "relation": row["c0"], "kind": row["c1"]}
+                {
+                    "number": row[NUMBER],
+                    "relation": row["c0"],
+                    "kind": row["c1"],
+                    "what": row["c3"] or "",
+                    "where": row["c4"] or "",
+                }
             )
-            for row in rows
+            for row in self._control_rows(after, upto)
+            if row["c2"] is None
         ]
+
+    def lost_columns(self, after: int, upto: int) -> list[tuple[int, str, str]]:
+        """Taints of columns with after < number <= upto, in order: number, relation, column."""
+        return [
+            (row[NUMBER], row["c0"], column)
+            for row in self._control_rows(after, upto)
+            if row["c2"] is not None
+            for column in json.loads(row["c2"])
+        ]
+
+    def _control_rows(self, after: int, upto: int) -> list[dict[str, Any]]:
+        found = read_numbered(self.table, CONTROLS, CONTROLS_SCHEMA, after, upto)
+        return sorted(found.to_pylist(), key=lambda row: int(row[NUMBER]))

@@ -18,7 +18,7 @@ from deltalake.exceptions import CommitFailedError
 
 from streaming.warehouse.changelog import CHANGES_STATS
 from streaming.warehouse.files import SMALL, Action, delete_files, read_file, write_file
-from streaming.warehouse.snapshot import KEPT_FROM
+from streaming.warehouse.snapshot import KEPT_FROM, KEPT_SINCE
 from streaming.warehouse.state import read_state, target_bytes, write_sorted
 from streaming.warehouse.table import Conflict, FileEntry, Table, commit_properties
 from streaming.warehouse.writer import GroupWriter
@@ -196,16 +196,20 @@ def vacuum(table: Table, hours: int | None = None) -> int:
     return len(deleted)
 
 
-def drop_below(table: Table, bound: int) -> int:
+def drop_below(table: Table, bound: int, since_ms: int | None = None) -> int:
     """Drop whole files of a numbered table that hold only numbers below a bound; how many.
 
     The bound is first written into the table's properties, so that a reader who misses the rows is
     told why. Rows below the bound in files that also hold later ones stay until those go too.
 
+    Args:
+        since_ms: all numbers below the bound committed before this moment, where that is known.
+
     Raises Conflict when another commit came in between.
     """
     table.refresh()
-    kept = int(table.handle.metadata().configuration.get(KEPT_FROM, 0))
+    configuration = table.handle.metadata().configuration
+    kept = int(configuration.get(KEPT_FROM, 0))
     old = [
         one
         for one in table.files()
@@ -214,9 +218,12 @@ def drop_below(table: Table, bound: int) -> int:
     if bound <= kept or not old:
         return 0
     metadata = table.metadata()
+    properties = {KEPT_FROM: str(bound)}
+    if since_ms is not None:
+        properties[KEPT_SINCE] = str(max(since_ms, int(configuration.get(KEPT_SINCE, since_ms))))
     try:
         table.handle.alter.set_table_properties(
-            {KEPT_FROM: str(bound)},
+            properties,
             raise_if_not_exists=False,
             commit_properties=commit_properties(metadata),
         )

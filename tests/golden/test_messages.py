@@ -18,7 +18,6 @@ from streaming.messages import (
     FORMAT_VERSION,
     ActionList,
     Control,
-    Envelope,
     Message,
     Rel,
     RelRun,
@@ -129,12 +128,10 @@ def test_every_kind_of_message_is_pinned() -> None:
     assert {file.stem for file in FOLDER.glob("*.json")} == set(KINDS)
 
 
-def test_the_headers_say_what_the_envelope_says() -> None:
+def test_the_headers_say_who_wrote_it_when_and_in_which_format() -> None:
     said = golden("actions")["headers"]
-    assert set(Envelope.model_fields) <= set(said)
     assert said["format"] == str(FORMAT_VERSION)
-    envelope = Envelope.model_validate({name: said[name] for name in Envelope.model_fields})
-    assert (envelope.producer, envelope.sequence, envelope.generation) == ("view:balance", 12, 3)
+    assert (said["producer"], said["sequence"], said["generation"]) == ("view:balance", "12", "3")
 
 
 def test_a_message_with_a_field_of_another_format_is_refused() -> None:

@@ -21,8 +21,10 @@ from streaming.algebra.tree import (
     Aggregation,
     Col,
     Column,
+    Distinct,
     Join,
     Lit,
+    Monus,
     Project,
     Scalar,
     Scan,
@@ -67,9 +69,8 @@ def views(draw: Draw, relations: dict[str, Schema] = RELATIONS, depth: int = 3) 
 def _tree(draw: Draw, relations: dict[str, Schema], depth: int) -> Tree:
     if depth == 0:
         return _leaf(draw, relations)
-    kind = draw(
-        st.sampled_from(["leaf", "select", "project", "join", "join", "union", "group", "group"])
-    )
+    kinds = ["leaf", "select", "project", "join", "join", "union", "group", "group"]
+    kind = draw(st.sampled_from([*kinds, "distinct", "monus"]))
     if kind == "leaf":
         return _leaf(draw, relations)
     child = _tree(draw, relations, depth - 1)
@@ -80,7 +81,11 @@ def _tree(draw: Draw, relations: dict[str, Schema], depth: int) -> Tree:
     if kind == "join":
         return _join(draw, child, _tree(draw, relations, depth - 1))
     if kind == "union":
-        return _union(draw, child, _tree(draw, relations, depth - 1))
+        return Union(_alike(draw, child, _tree(draw, relations, depth - 1)))
+    if kind == "monus":
+        return Monus(*_alike(draw, child, _tree(draw, relations, depth - 1)))
+    if kind == "distinct":
+        return Distinct(child)
     return _group(draw, child)
 
 
@@ -115,12 +120,7 @@ def _project(draw: Draw, child: Tree) -> Tree:
 
 
 def _join(draw: Draw, left: Tree, right: Tree) -> Tree:
-    pairs = [
-        (a, b)
-        for a, x in enumerate(left.schema)
-        for b, y in enumerate(right.schema)
-        if x.type == y.type
-    ]
+    pairs = _of_one_type(left, right)
     if not pairs:
         return left
     on = draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=2, unique=True))
@@ -130,23 +130,28 @@ def _join(draw: Draw, left: Tree, right: Tree) -> Tree:
     return Join(left, right, tuple(on), condition)
 
 
-def _union(draw: Draw, left: Tree, right: Tree) -> Tree:
-    """Both sides cut to the columns of a type that both have; else the left side twice."""
-    common = [
+def _of_one_type(left: Tree, right: Tree) -> list[tuple[int, int]]:
+    """Positions on the left and on the right whose columns have one type."""
+    return [
         (a, b)
         for a, x in enumerate(left.schema)
         for b, y in enumerate(right.schema)
         if x.type == y.type
     ]
+
+
+def _alike(draw: Draw, left: Tree, right: Tree) -> tuple[Tree, Tree]:
+    """Both sides cut to the columns of a type that both have; else the left side twice."""
+    common = _of_one_type(left, right)
     if not common:
-        return Union((left, left))
+        return left, left
     pairs = draw(st.lists(st.sampled_from(common), min_size=1, max_size=3))
     sides = []
     for side, tree in enumerate((left, right)):
         schema = tuple(tree.schema[pair[side]] for pair in pairs)
         expressions = tuple(Col(pair[side], tree.schema[pair[side]].type) for pair in pairs)
         sides.append(Project(tree, expressions, schema))
-    return Union(tuple(sides))
+    return sides[0], sides[1]
 
 
 def _group(draw: Draw, child: Tree) -> Tree:

@@ -173,9 +173,12 @@ class Closure:
             if "white" in colours.values():
                 return None
             for x in (x for x in self.views if colours[x] == "red"):
-                above = [k for k in self.rows if k < j and self.colour[k, x] in ("red", "white")]
-                for k in (*above, self.state[j, x]):
+                for k in (*self.above(j, x), self.state[j, x]):
                     if k not in together:
                         together.add(k)
                         queue.append(k)
         return tuple(sorted(together))
+
+    def above(self, i: int, x: str) -> list[int]:
+        """The earlier rows of a column."""
+        return [k for k in self.rows if k < i and self.colour[k, x] in ("red", "white")]

@@ -21,8 +21,10 @@ from streaming.algebra.tree import (
     Aggregation,
     Col,
     Column,
+    Distinct,
     Join,
     Lit,
+    Monus,
     Project,
     Relation,
     Scalar,
@@ -230,7 +232,8 @@ def trees(draw: st.DrawFn, depth: int = 3) -> Tree:
         relation = draw(st.sampled_from(tuple(RELATIONS.values())))
         return Scan(relation.name, relation.schema)
     child = draw(trees(depth - 1))
-    kind = draw(st.sampled_from(("select", "project", "join", "union", "aggregate")))
+    kinds = ("select", "project", "join", "union", "aggregate", "distinct", "monus")
+    kind = draw(st.sampled_from(kinds))
     match kind:
         case "select":
             return Select(child, draw(conditions(child.schema, 2, _CALM)))
@@ -239,13 +242,23 @@ def trees(draw: st.DrawFn, depth: int = 3) -> Tree:
         case "join":
             return draw(joins(child, draw(trees(depth - 1))))
         case "union":
-            other = draw(projects(child))
-            narrow = draw(projects(child))
-            types = [c.type for c in other.schema]
-            same = [c.type for c in narrow.schema] == types
-            return Union((other, narrow if same else other))
+            return Union(draw(alike(child)))
+        case "monus":
+            return Monus(*draw(alike(child)))
+        case "distinct":
+            return Distinct(child)
         case _:
             return draw(aggregates(child))
+
+
+@st.composite
+def alike(draw: st.DrawFn, child: Tree) -> tuple[Tree, Tree]:
+    """Two trees with columns of the same types."""
+    one, other = draw(projects(child)), draw(projects(child))
+    same = [c.type for c in one.schema] == [c.type for c in other.schema]
+    if not same:
+        other = Select(one, draw(conditions(one.schema, 1, _CALM)))
+    return one, other
 
 
 @st.composite

@@ -12,46 +12,21 @@ transaction's togetherness must be what the topics say.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from itertools import combinations
 from typing import Any
 
 import pyarrow as pa
+from captured_rows import Captured, Row, row_of
 from kafka import KafkaConsumer, TopicPartition
 
 GLOBAL = "fresco_global"
-Row = tuple[Any, ...]
 Signed = Counter[Row]
 Key = tuple[str, str]
 """(source, transaction id without the position)."""
-
-
-@dataclass(frozen=True)
-class Captured:
-    """One captured table: name "source.table", its topic, and column -> Spark type, in order.
-
-    `key` are the columns of its primary key; without one, a row is its own key.
-    """
-
-    relation: str
-    topic: str
-    columns: Mapping[str, str]
-    key: tuple[str, ...] = ()
-
-    @property
-    def source(self) -> str:
-        return self.relation.partition(".")[0]
-
-    @property
-    def collection(self) -> str:
-        """As END counts name it: the topic without its prefix."""
-        return self.topic.partition(".")[2]
 
 
 @dataclass
@@ -257,10 +232,10 @@ def assemble(records: Iterable[Mapping[str, Any]], captured: Iterable[Captured])
         elif record["topic"] in tables:
             table = tables[record["topic"]]
             if value["op"] == "r":
-                snapshot[table.relation][_row(table, value["after"])] += 1
+                snapshot[table.relation][row_of(table, value["after"])] += 1
             else:
                 one = transaction(table.source, value["transaction"]["id"])
-                before, after = (_row(table, value[side]) for side in ("before", "after"))
+                before, after = (row_of(table, value[side]) for side in ("before", "after"))
                 lsn, order = int(value["source"]["lsn"]), int(value["transaction"]["total_order"])
                 one.event(record["topic"], lsn, order, (value["op"], before, after))
     return _finish(list(tables.values()), transactions, snapshot)
@@ -305,31 +280,3 @@ def _finish(
 def _add(total: Signed, more: Signed) -> None:
     for row, n in more.items():
         total[row] += n
-
-
-def _row(table: Captured, values: Mapping[str, Any] | None) -> Row:
-    if values is None:
-        return ()
-    return tuple(_value(values[name], kind) for name, kind in table.columns.items())
-
-
-def _value(value: Any, kind: str) -> Any:
-    """A value as `_updates` holds it; decimals come as text or as base64 of the unscaled number."""
-    if value is None:
-        return None
-    if kind.startswith("decimal"):
-        scale = int(kind.rstrip(")").partition(",")[2])
-        try:
-            return Decimal(value).quantize(Decimal(1).scaleb(-scale))
-        except ArithmeticError:
-            unscaled = int.from_bytes(base64.b64decode(value), "big", signed=True)
-            return Decimal(unscaled).scaleb(-scale)
-    if kind == "date":
-        return date(1970, 1, 1) + timedelta(days=value)
-    if kind == "timestamp":
-        return datetime.fromisoformat(value).astimezone(UTC)
-    if kind == "timestamp_ntz":
-        return datetime(1970, 1, 1) + timedelta(microseconds=value)
-    if kind == "binary":
-        return base64.b64decode(value)
-    return value

@@ -31,6 +31,8 @@ Found = TypeVar("Found")
 ROOT = Path(__file__).resolve().parents[2]
 BANK_CONFIG = ROOT / "conf" / "bank.yaml"
 POLL_SECONDS = 0.01
+REST_PER_COST = 3
+"""A condition that is dear to ask rests so many times as long as it took."""
 
 
 class Process:
@@ -113,13 +115,16 @@ def until(
         alive: a process that must run meanwhile.
     """
     deadline = time.monotonic() + seconds
+    asked = time.monotonic()
     while not (found := condition()):
+        cost = time.monotonic() - asked
         if alive is not None and not alive.running:
             raise AssertionError(f"ended while waiting for {what}:\n{alive.tail()}")
         if time.monotonic() > deadline:
             said = f":\n{alive.tail()}" if alive is not None else ""
             raise AssertionError(f"still waiting for {what} after {seconds:.0f} s{said}")
-        time.sleep(POLL_SECONDS)
+        time.sleep(max(POLL_SECONDS, REST_PER_COST * cost))
+        asked = time.monotonic()
     return found
 
 

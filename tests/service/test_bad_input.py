@@ -1,7 +1,8 @@
 """Records that cannot be used suspend the views over their relation, and nobody else (DESIGN 11).
 
 Two sources, `east` and `west`, exist as topics only; their events are written here as Debezium writes
-them. One pipeline takes it all, so that each wrong thing meets views that have to go on.
+them. The third, `shop`, is a database under capture whose table is altered. One pipeline takes it all,
+so that each wrong thing meets views that have to go on.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import json
 import re
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import psycopg
 import pytest
 from conftest import Bank
 from kafka import KafkaProducer
 from services import Pipeline, Process, until, write_pipeline
+from shop import capture_shop
 
 from streaming.embedded.kafka import create_topics
 from streaming.readers import Warehouse
@@ -32,13 +35,14 @@ COLUMNS = {"id": "bigint", "amount": "numeric(18,2)"}
 
 @dataclass
 class World:
-    """The running pipeline and the logs of its sources."""
+    """The running pipeline, the logs of its sources and the database of the third."""
 
     pipeline: Pipeline
     service: Process
     producer: KafkaProducer
     east: SourceLog
     west: SourceLog
+    shop: str = field(repr=False)
 
     def send(self, records: Sequence[Record]) -> list[tuple[str, int, int]]:
         """Publish; returns topic, partition and offset of each."""
@@ -89,12 +93,15 @@ def insert(table: str, number: int) -> Change:
     return (table, "c", None, row(number))
 
 
-def source(tables: Sequence[str]) -> dict[str, Any]:
+def source(
+    tables: Sequence[str], columns: dict[str, str] = COLUMNS, snapshot: bool = False
+) -> dict[str, Any]:
     return {
         "tables": {table: f"public.{table}" for table in tables},
-        "columns": {table: COLUMNS for table in tables},
+        "columns": {table: columns for table in tables},
         "keys": {table: ["id"] for table in tables},
-        "snapshot": False,
+        "decimals": "string",
+        "snapshot": snapshot,
         "full_rows": True,
     }
 
@@ -114,11 +121,20 @@ def world(bank: Bank, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worl
         "CREATE MATERIALIZED VIEW both_rows AS\n"
         "SELECT g.id, b.amount FROM east.good g JOIN east.garbled b ON b.id = g.id\n"
     )
+    for column in ("amount", "pieces"):
+        (views / f"{column}.sql").write_text(
+            f"CREATE MATERIALIZED VIEW {column}_rows AS SELECT id, {column} FROM shop.orders\n"
+        )
+    columns = {**COLUMNS, "pieces": "int"}
     settings = {
         "pipeline": "bad",
         "views": str(views),
         "kafka": {"bootstrap": bank.bootstrap},
-        "sources": {"east": source(EAST), "west": source(WEST)},
+        "sources": {
+            "east": source(EAST),
+            "west": source(WEST),
+            "shop": source(["orders"], columns, snapshot=True),
+        },
         "metrics": {"port": 0},
     }
     topics = [f"east.public.{table}" for table in EAST] + [f"west.public.{t}" for t in WEST]
@@ -126,7 +142,8 @@ def world(bank: Bank, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worl
     producer = KafkaProducer(bootstrap_servers=bank.bootstrap, acks="all")
     pipeline = write_pipeline(folder, settings, {})
     with pipeline.running() as service:
-        found = World(pipeline, service, producer, SourceLog("east"), SourceLog("west"))
+        logs = SourceLog("east"), SourceLog("west")
+        found = World(pipeline, service, producer, *logs, capture_shop(bank))
         found.commit(found.east, [insert(table, 1) for table in EAST])
         found.commit(found.west, [insert(table, 1) for table in WEST])
         for table in froms:
@@ -140,8 +157,9 @@ def damage_not_json(record: Record) -> Record:
 
 
 def damage_field(record: Record) -> Record:
+    """An event that lacks the primary key."""
     event = json.loads(record[1] or "")
-    del event["after"]["amount"]
+    del event["after"]["id"]
     return record[0], json.dumps(event)
 
 
@@ -190,6 +208,36 @@ def test_a_view_that_joins_a_damaged_relation_is_suspended_too(world: World) -> 
     assert world.suspended("both_rows")["code"] == "VIEW_INPUT_DAMAGED"
 
 
+def test_oddity_17_a_column_dropped_at_the_database_stops_only_the_views_that_read_it(
+    world: World,
+) -> None:
+    good = world.rows("good_rows")
+    with psycopg.connect(world.shop) as connection:
+        connection.execute("UPDATE orders SET amount = 8.25")
+    world.shows("amount_rows", [(1, 8.25)])
+    with psycopg.connect(world.shop) as connection:
+        connection.execute("ALTER TABLE orders DROP COLUMN amount, ADD COLUMN colour text")
+        connection.execute("INSERT INTO orders VALUES (2, 5, 'red')")
+        connection.execute("UPDATE orders SET pieces = 4 WHERE id = 1")
+    world.shows("pieces_rows", [(1, 4.0), (2, 5.0)])
+    with psycopg.connect(world.shop) as connection:
+        connection.execute("DELETE FROM orders WHERE id = 1")
+    world.shows("pieces_rows", [(2, 5.0)])
+
+    error = world.suspended("amount_rows")
+    assert error["code"] == "VIEW_COLUMN_CHANGED"
+    assert "column amount of shop.orders is missing in the event" in error["what"]
+    assert re.search("topic shop.public.orders, partition 0, offset [0-9]+", error["where"])
+    assert world.rows("amount_rows") == [(1, 8.25)]
+    kept = pipeline_status(world.pipeline.warehouse).bad_records
+    assert [one["code"] for one in kept if "topic shop." in one["where"]] == [
+        "SOURCE_FIELD_MISSING"
+    ]
+    assert "events of shop.orders have fields that are not captured: colour" in world.service.says
+    world.commit(world.east, [insert("good", len(good) + 1)])
+    world.shows("good_rows", [*good, (len(good) + 1, 1.0)])
+
+
 def test_a_retraction_without_its_row_suspends_the_view_only(world: World) -> None:
     good = world.rows("good_rows")
     number = len(good) + 1
@@ -228,7 +276,8 @@ def test_what_went_on_is_complete_and_a_restart_changes_nothing(world: World) ->
     assert before is not None and world.service.stops() == 0
     verdict = verify_pipeline(world.pipeline.warehouse)
     levels = {line.name: line.achieved for line in verdict.lines if line.kind == "view"}
-    assert {levels[f"{name}_rows"] for name in ("good", "steady", "stuck")} == {"complete"}
+    going_on = ("good", "steady", "stuck", "pieces", "amount")
+    assert {levels[f"{name}_rows"] for name in going_on} == {"complete"}
     assert verdict.problems and all("relation east.owed" in one for one in verdict.problems)
     good = world.rows("good_rows")
     with world.pipeline.running() as world.service:

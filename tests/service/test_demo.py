@@ -57,7 +57,7 @@ def assert_proved(verdict: dict[str, Any]) -> None:
 def test_the_demo_ends_by_itself_with_both_proofs_and_without_processes(
     demo: Callable[..., Process], tmp_path: Path
 ) -> None:
-    process = demo("--seconds", "10")
+    process = demo("--seconds", "3")
     assert process.ends(900) == 0, process.tail()
     assert_proved(verdict_of(process))
     assert processes_of(tmp_path / "demo") == []

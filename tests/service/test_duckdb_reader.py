@@ -20,12 +20,11 @@ import duckdb
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
-from warehouse_rows import delta, write_catalog
+from warehouse_rows import delta, next_epoch, write_catalog
 
 from streaming.algebra.tree import Column
 from streaming.ddl import ddl
 from streaming.readers import Warehouse
-from streaming.warehouse.epoch import next_epoch
 from streaming.warehouse.options import TableOptions, WriterOptions
 from streaming.warehouse.table import ViewTable
 from streaming.warehouse.upkeep import Upkeep, UpkeepOptions

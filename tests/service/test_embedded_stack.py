@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import psycopg
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 from psycopg.rows import dict_row
+from services import until
 
 from streaming.embedded.bank import BULK_FIRST_ID, bulk_transfers, create_bank
 from streaming.embedded.description import BANK_TABLES, DATABASES, Source, bank_sources
@@ -26,14 +26,6 @@ from streaming.embedded.workload import Workload
 from streaming.errors import FrescoError
 
 Record = dict[str, Any]
-
-
-def await_true(condition: Callable[[], bool], what: str, seconds: float = 90) -> None:
-    """Poll `condition` until it holds; fails naming `what` after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"still waiting for {what}"
-        time.sleep(0.05)
 
 
 class Topics:
@@ -124,15 +116,15 @@ def test_topics_add_up_to_databases_that_work_before_and_after_capture(stack: St
     sources = bank_sources()
     dsns = {name: stack.dsn(name) for name in DATABASES}
     workload = Workload(dsns, threads=4, rate=200, other_share=0.2, seed=20_001).start()
-    await_true(lambda: workload.counters.total() > 100, "work before capture")
+    until(lambda: workload.counters.total() > 100, "work before capture")
     stack.capture()
     captured = workload.counters.total()
-    await_true(lambda: workload.counters.total() > captured + 600, "work under capture")
+    until(lambda: workload.counters.total() > captured + 600, "work under capture")
     counters = workload.stop()
     assert {"transfers", "globals", "corrections", "deletions", "renames"} <= counters.keys()
 
     topics = Topics(stack, sources)
-    await_true(lambda: in_step(stack, topics, sources), "the topics to add up")
+    until(lambda: in_step(stack, topics, sources), "the topics to add up")
     for source in sources:
         snapshot = [value for value in topics.values[source.notification_topic] if value]
         assert snapshot[-1]["type"] == "COMPLETED"
@@ -187,16 +179,18 @@ def entries_sum(stack: Stack) -> Any:
 def test_a_second_start_goes_on_without_a_second_snapshot(stack: Stack) -> None:
     sources = bank_sources()
     topics = Topics(stack, sources)
-    await_true(lambda: in_step(stack, topics, sources), "the kept topics")
+    until(lambda: in_step(stack, topics, sources), "the kept topics")
     topics.close()
     with psycopg.connect(stack.dsn("north")) as connection:
         connection.execute("UPDATE account SET owner = 'while nobody captured' WHERE id = 1")
     stack.capture()
-    stack.connect.pause("fresco-north")
+    ask = stack.connect.rest.ask
+    ask("PUT", "/connectors/fresco-north/pause")
     with psycopg.connect(stack.dsn("north")) as connection:
         connection.execute("UPDATE account SET owner = 'while paused' WHERE id = 2")
-    stack.connect.resume("fresco-north")
-    stack.connect.restart("fresco-south")
+    ask("PUT", "/connectors/fresco-north/resume")
+    ask("POST", "/connectors/fresco-south/restart?includeTasks=true")
+    stack.connect.wait_running(["fresco-north", "fresco-south"])
     with psycopg.connect(stack.dsn("south")) as connection:
         connection.execute("TRUNCATE fresco_global")
     topics = Topics(stack, sources)
@@ -212,7 +206,7 @@ def test_a_second_start_goes_on_without_a_second_snapshot(stack: Stack) -> None:
             and truncated[-1]["op"] == "t"
         )
 
-    await_true(all_there, "what happened while capture was away, and after")
+    until(all_there, "what happened while capture was away, and after")
     started = [
         value
         for value in topics.values["north.notifications"]
@@ -239,7 +233,8 @@ def test_a_connector_that_cannot_run_is_an_error_with_its_reason(stack: Stack) -
         stack.capture([Source("north", options=(by_hand, ("slot.name", "Not-A-Slot")))])
     assert raised.value.code == "EMBEDDED_START_FAILED"
     assert raised.value.where == "fresco-north"
-    assert stack.pids().keys() == {"postgres", "kafka"}
+    servers = (stack.connect, stack.kafka, stack.postgres)
+    assert [server.pid is not None for server in servers] == [False, True, True]
 
     def ever_fails() -> bool:
         stack.check()
@@ -248,7 +243,7 @@ def test_a_connector_that_cannot_run_is_an_error_with_its_reason(stack: Stack) -
     with pytest.raises(FrescoError, match=r"(?i)publication") as raised:
         options = (by_hand, ("database.dbname", "north"))
         stack.capture([Source("astray", options=options)])
-        await_true(ever_fails, "the failed task")
+        until(ever_fails, "the failed task")
     assert raised.value.where == "fresco-astray"
 
 
@@ -256,11 +251,13 @@ def test_a_folder_takes_one_stack_at_a_time_and_stop_leaves_no_process(stack: St
     with pytest.raises(FrescoError, match="another process"):
         Stack(stack.folder).start()
     stack.check()
-    os.kill(stack.pids()["kafka"], signal.SIGKILL)
-    await_true(lambda: "kafka" not in stack.pids(), "the end of the broker")
+    broker = stack.kafka.pid
+    assert broker is not None
+    os.kill(broker, signal.SIGKILL)
+    until(lambda: stack.kafka.pid is None, "the end of the broker")
     with pytest.raises(FrescoError, match="Kafka has ended by itself"):
         stack.check()
     assert processes_of(stack.folder)
     stack.stop()
-    assert stack.pids() == {}
+    assert stack.kafka.pid is None and stack.postgres.pid is None
     assert processes_of(stack.folder) == []

@@ -89,4 +89,4 @@ def test_killed_at_any_moment_the_views_and_the_record_come_out_whole(
         bank.rests(pipeline, service)
         assert service.stops() == 0
     assert pipeline.epochs()[-1].generation > sum(kill.moment in PLACES for kill in kills)
-    assert_proved(pipeline, bank.dsns, bank.bootstrap, sample=100)
+    assert_proved(pipeline, bank.dsns, bank.bootstrap, sample=300)

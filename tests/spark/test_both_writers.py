@@ -16,13 +16,13 @@ from pyspark.sql import SparkSession
 
 from streaming.embedded.jars import spark_jars
 from streaming.readers import Warehouse
-from streaming.warehouse.epoch import Epoch, next_epoch
+from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.options import WriterOptions
 from streaming.warehouse.upkeep import Upkeep, UpkeepOptions
 from streaming.warehouse.writer import GroupWriter
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
-from warehouse_rows import BALANCE, LINES, ODD, delta, write_catalog
+from warehouse_rows import BALANCE, LINES, ODD, delta, next_epoch, write_catalog
 
 VIEWS = [BALANCE, ODD, LINES]
 MOMENT = datetime(2024, 2, 29, 23, 59, 59, 123456, UTC)

@@ -28,7 +28,9 @@ from streaming.algebra.tree import (
     Aggregation,
     Col,
     Column,
+    Distinct,
     Join,
+    Monus,
     Project,
     Scan,
     Schema,
@@ -100,6 +102,27 @@ def compare(view: Tree, history: History, spark: SparkSession, folder: Path) -> 
             assert bag == recomputed(view, history, number), f"at number {number}"
         duck.advance()
         other.advance()
+
+
+def test_spark_counts_rows_anew_as_duckdb_does(spark: SparkSession, tmp_path: Path) -> None:
+    """Monus under duplicate elimination, over random histories."""
+    north, south = (Scan(name, RELATIONS[name]) for name in ("north.entry", "south.entry"))
+    view = Distinct(Monus(north, south))
+
+    @seed(20260102)
+    @settings(
+        max_examples=2,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(history=histories(most=4))
+    def compared(history: History) -> None:
+        assume(history.last >= 2)
+        compare(view, history, spark, tmp_path)
+
+    compared()
 
 
 EVERY = Scan(

@@ -14,7 +14,7 @@ from streaming.algebra import exact
 from streaming.algebra.bag import bag, evaluate
 from streaming.algebra.meanings import normal
 from streaming.algebra.parse import parse
-from streaming.algebra.sql import average_sql, tree_sql
+from streaming.algebra.sql import tree_sql
 from streaming.algebra.tree import Column, Project, Relation, Scan
 from streaming.algebra.types import NULL
 from streaming.errors import FrescoError
@@ -139,7 +139,7 @@ def test_an_average_from_totals_is_rounded_once_in_spark_too(spark):
     counts = [1, 3, 7, 8, 20000, 20001, 39999]
     rows_ = [(t, n) for t in totals for n in counts]
     values = ", ".join(f"(CAST('{t}' AS DECIMAL(28,2)), CAST({n} AS BIGINT))" for t, n in rows_)
-    text = average_sql("total", "n", "decimal(18,2)", "decimal(22,6)", "spark")
+    text = exact.spark_average("total", "n", "decimal(28,2)", "decimal(22,6)")
     query = f"SELECT total, n, {text} AS a FROM VALUES {values} AS t(total, n)"
     assert analyzed(spark, query)[2] == "decimal(22,6)"
     for total, count, average in spark.sql(query).collect():

@@ -8,8 +8,9 @@ from decimal import Decimal
 import pytest
 
 from streaming.algebra.bag import added, bag, evaluate, negated
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.parse import parse
-from streaming.algebra.tree import Column, Relation
+from streaming.algebra.tree import Column, Distinct, Monus, Relation, Scan
 from streaming.errors import FrescoError
 
 R = Relation("s.r", (Column("w", "int"), Column("x", "int")))
@@ -80,6 +81,33 @@ def test_an_aggregate_without_keys_is_one_row_over_nothing():
 def test_a_decimal_average_is_rounded_half_up_once_to_four_more_digits(values, average):
     view = "SELECT AVG(y) AS a FROM s.s"
     assert result(view, s=[(1, Decimal(v)) for v in values]) == {(Decimal(average),): 1}
+
+
+TWICE, ONCE = Scan("s.r", R.schema), Scan("s.q", R.schema)
+
+
+def test_monus_takes_away_at_most_what_is_there():
+    """moro-sartori 5.2: n times left and m times right is max(0, n - m) times."""
+    bags = {"s.r": {(1, 1): 3, (2, 2): 1}, "s.q": {(1, 1): 2, (2, 2): 5, (3, 3): 1}}
+    assert evaluate(Monus(TWICE, ONCE), bags) == {(1, 1): 1}
+    assert evaluate(Monus(ONCE, TWICE), bags) == {(2, 2): 4, (3, 3): 1}
+
+
+def test_duplicate_elimination_keeps_one_of_each_and_null_equals_null():
+    rows = bag([(1, None), (1, None), (None, None)])
+    assert evaluate(Distinct(TWICE), {"s.r": rows}) == {(1, None): 1, (None, None): 1}
+
+
+@pytest.mark.parametrize("tree", [Distinct(TWICE), Monus(TWICE, ONCE), Monus(ONCE, TWICE)])
+def test_what_needs_a_proper_bag_refuses_a_signed_one(tree):
+    with pytest.raises(ValueError, match="negative multiplicities"):
+        evaluate(tree, {"s.r": {(1, 1): -1}, "s.q": {}})
+
+
+def test_over_numbers_what_is_not_linear_is_refused():
+    with pytest.raises(ValueError, match="Distinct over rows with numbers"):
+        NumberedBags().evaluate(Distinct(TWICE), {"s.r": {(4, (1, 1)): 1}})
+    assert NumberedBags().evaluate(Distinct(TWICE), {"s.r": {(0, (1, 1)): 2}}) == {(0, (1, 1)): 1}
 
 
 def test_a_sum_that_its_type_cannot_hold_is_an_error():

@@ -11,14 +11,13 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
-from warehouse_rows import BALANCE, LINES, delta, write_catalog
+from warehouse_rows import BALANCE, LINES, delta, next_epoch, write_catalog
 
 from streaming.cli import app
 from streaming.console.show import findings_table, rows_table
 from streaming.runtime.doctor import Finding
 from streaming.runtime.fence import Fence
 from streaming.runtime.manifests import Manifest, ManifestStore
-from streaming.warehouse.epoch import next_epoch
 from streaming.warehouse.writer import GroupWriter
 
 COMMANDS = ("run", "demo", "plan", "status", "sql", "verify", "ddl", "doctor")
@@ -54,7 +53,11 @@ def warehouse(tmp_path: Path) -> Path:
     }
     writer.commit(rows, next_epoch(None, "bank", ((0, 0),)))
     Fence(tmp_path / "_state" / "generations", {"host": "alpha"})
-    suspended = {"code": "VIEW_INPUT_DAMAGED", "what": "a record [/x] is damaged"}
+    suspended = {
+        "code": "VIEW_INPUT_DAMAGED",
+        "what": "a record [/x] is damaged",
+        "where": "topic t, offset 7",
+    }
     ManifestStore(tmp_path / "_state" / "view-balance" / "manifests").put(
         Manifest(
             stage="view:balance",
@@ -218,7 +221,7 @@ def test_status_shows_groups_stages_and_why_a_view_is_suspended(warehouse: Path)
     assert result.exit_code == 0, result.output
     said = compact(result.stdout)
     assert "group bank" in said and "epoch 1" in said
-    assert "SUSPENDED VIEW_INPUT_DAMAGED: a record [/x] is damaged" in said
+    assert "SUSPENDED VIEW_INPUT_DAMAGED: a record [/x] is damaged [topic t, offset 7]" in said
     assert "alpha" in said
 
 

@@ -91,7 +91,8 @@ def codes(value: str | bytes, topic: str = "north.public.t") -> list[str]:
 
 
 def test_a_bad_event_is_named_and_nothing_else_is_lost() -> None:
-    event = json.loads(SourceLog("north").row("t", "c", None, {"id": 1}, key="7", order=1)[1] or "")
+    lacking = SourceLog("north").row("t", "c", None, {"words": "a"}, key="7", order=1)
+    event = json.loads(lacking[1] or "")
     assert codes("{not json") == ["SOURCE_NOT_JSON"]
     assert codes(b"\xff\xfe") == ["SOURCE_NOT_UTF8"]
     assert codes("[1, 2]") == ["SOURCE_NOT_AN_EVENT"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from streaming.sources.intake import Intake, IntakeResult
 from streaming.sources.schema import CapturedRelation, CapturedSource, captured
+from tests.intakeworld import BaseView, net
 from tests.sourcelog import Record, SourceLog, Topics
-from tests.unit.test_transactions_assembly import BaseView, net
 
 
 def relations() -> list[CapturedRelation]:

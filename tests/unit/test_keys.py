@@ -6,6 +6,7 @@ import pytest
 
 from streaming.algebra.keys import derive_key
 from streaming.algebra.parse import parse
+from streaming.algebra.tree import Distinct, Monus
 from tests.golden.bank_relations import RELATIONS
 
 JOIN = "FROM north.entry e JOIN north.account a ON e.account = a.id"
@@ -50,6 +51,16 @@ CASES = [
 @pytest.mark.parametrize(("sql", "key"), CASES, ids=[sql for sql, _ in CASES])
 def test_a_view_has_the_key_its_relations_give_it(sql, key):
     assert derive_key(parse(sql, RELATIONS), RELATIONS) == key
+
+
+def test_without_duplicates_the_whole_row_is_a_key_and_monus_keeps_its_left_side_s():
+    owners = parse("SELECT owner, branch FROM north.account", RELATIONS)
+    keyed = parse("SELECT owner, id FROM north.account", RELATIONS)
+    assert derive_key(owners, RELATIONS) is None
+    assert derive_key(Distinct(owners), RELATIONS) == (0, 1)
+    assert derive_key(Distinct(keyed), RELATIONS) == (1,)
+    assert derive_key(Monus(keyed, owners), RELATIONS) == (1,)
+    assert derive_key(Monus(owners, keyed), RELATIONS) is None
 
 
 def test_a_relation_without_a_primary_key_gives_none():

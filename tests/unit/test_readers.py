@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from warehouse_rows import BALANCE, LINES, ODD, delta, write_catalog
+from warehouse_rows import BALANCE, LINES, ODD, delta, next_epoch, write_catalog
 
 from streaming.algebra.tree import Column, Relation
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
-from streaming.warehouse.epoch import Epoch, Runs, next_epoch
+from streaming.warehouse.epoch import Epoch, Runs
 from streaming.warehouse.updates import UpdatesWriter
 from streaming.warehouse.writer import GroupWriter
 

@@ -7,12 +7,11 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from warehouse_rows import BALANCE, LINES, ODD, delta, write_catalog
+from warehouse_rows import BALANCE, LINES, ODD, delta, next_epoch, write_catalog
 
 from streaming.ddl import ddl
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
-from streaming.warehouse.epoch import next_epoch
 from streaming.warehouse.writer import GroupWriter
 
 VIEWS = [BALANCE, LINES, ODD]

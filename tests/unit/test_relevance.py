@@ -9,15 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.algebra.functions import call
+from streaming.algebra.scans import ScanNeed, scan_needs
 from streaming.algebra.tree import Col, Column, Lit, Project, Scan, Select, Tree
 from streaming.integrator.relevance import (
     IDLE_RUNS,
     MOST_RUNS,
     Changes,
-    ScanNeed,
     ViewNeed,
     runs,
-    scan_needs,
     view_needs,
 )
 from streaming.messages import RelRun

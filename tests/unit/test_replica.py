@@ -10,7 +10,7 @@ import pytest
 
 from streaming.algebra.duck import DuckEvaluator
 from streaming.algebra.evaluator import Limits, ViewError, choose
-from streaming.algebra.tree import Aggregate, Aggregation, Column, Scan
+from streaming.algebra.tree import Aggregate, Aggregation, Col, Column, Project, Scan
 from streaming.algebra.types import delta_schema
 from streaming.errors import ProtocolError
 from streaming.messages import ActionList, Control, RelRun, Rows, Updates
@@ -191,6 +191,35 @@ def test_a_view_that_fails_at_its_first_number_sends_no_list() -> None:
     lists, suspend = one.suspend([bad], caught.value)
     assert lists == []
     assert suspend.after == 0
+
+
+def tainted(number: int, *columns: int) -> Control:
+    return Control(number=number, relation="north.entry", kind="tainted", columns=columns)
+
+
+def test_a_taint_stops_the_view_before_its_number_and_an_error_below_it_counts_first() -> None:
+    for number, after, code in ((4, 3, "VIEW_INPUT_DAMAGED"), (8, 4, "VIEW_RETRACTION_MISSING")):
+        one = started()
+        rows = entries((2, 1, 7, "1.00"), (5, -1, 9, "4.00"))
+        bad = updates(1, 9, rows=rows, controls=(tainted(number), tainted(9, 0)))
+        with pytest.raises(ViewError, match="VIEW_INPUT_DAMAGED") as caught:
+            one.handle(bad)
+        lists, suspend = one.suspend([bad], caught.value)
+        assert (suspend.after, suspend.error["code"]) == (after, code)
+        assert [(a.first, a.last) for a in lists] == [(1, after)]
+        assert len(signed(lists[0])) == 2
+
+
+def test_a_taint_of_a_column_stops_only_the_views_that_read_it() -> None:
+    amounts = Project(ENTRY, (Col(1, "decimal(18,2)"),), (Column("amount", "decimal(18,2)"),))
+    one = manager(ViewSpec("total", "bank", amounts))
+    lost, other = tainted(1, 0), Control(number=1, relation="south.entry", kind="tainted")
+    first = updates(0, 1, rows=entries((1, 1, 7, "5.00")), controls=(lost, other))
+    assert signed(one.handle(first)) == [(1, 1, Decimal("5.00"))]
+    one.advance()
+    with pytest.raises(ViewError, match="VIEW_COLUMN_CHANGED") as caught:
+        one.handle(updates(2, 5, controls=(tainted(4, 1), tainted(3, 0, 1))))
+    assert caught.value.number == 3
 
 
 def test_a_checkpoint_and_the_messages_since_restore_the_state(tmp_path: Path) -> None:

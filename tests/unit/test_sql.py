@@ -12,7 +12,7 @@ from streaming.algebra.functions import NAMES, TYPING
 from streaming.algebra.meanings import MEANINGS
 from streaming.algebra.parse import parse
 from streaming.algebra.renderings import DUCK, SPARK
-from streaming.algebra.sql import average_sql, tree_sql
+from streaming.algebra.sql import tree_sql
 from streaming.algebra.tree import Column, Relation
 
 R = Relation(
@@ -102,10 +102,12 @@ def test_an_average_from_totals_is_rounded_once(duck, total, count):
         if abs(Decimal(total) / count) < 10**16
         else None
     )
-    text = average_sql(
-        f"CAST('{total}' AS DECIMAL(28,2))", f"CAST({count} AS BIGINT)",
-        "decimal(18,2)", "decimal(22,6)", "duckdb",
-    )  # fmt: skip
+    text = exact.duck_average(
+        f"CAST('{total}' AS DECIMAL(28,2))",
+        f"CAST({count} AS BIGINT)",
+        "decimal(28,2)",
+        "decimal(22,6)",
+    )
     if expected is None:
         with pytest.raises(duckdb.Error):
             duck.execute(f"SELECT {text}")
@@ -114,9 +116,7 @@ def test_an_average_from_totals_is_rounded_once(duck, total, count):
 
 
 def test_an_average_over_nothing_is_null(duck):
-    text = average_sql(
-        "CAST(NULL AS DECIMAL(28,2))", "0", "decimal(18,2)", "decimal(22,6)", "duckdb"
-    )
+    text = exact.duck_average("CAST(NULL AS DECIMAL(28,2))", "0", "decimal(28,2)", "decimal(22,6)")
     assert duck.execute(f"SELECT {text}").fetchone()[0] is None
 
 

@@ -66,6 +66,19 @@ def test_updates_the_number_map_and_controls_come_in_one_commit_once(tmp_path: P
     assert reader.controls(4, 9) == []
 
 
+def test_lost_columns_are_kept_by_name_apart_from_what_concerns_a_whole_relation(
+    tmp_path: Path,
+) -> None:
+    writer = UpdatesWriter(str(tmp_path), "bank", [ENTRY])
+    lost = Control(number=3, relation=ENTRY.name, kind="tainted", columns=(1,), what="w", where="p")
+    whole = Control(number=5, relation=ENTRY.name, kind="tainted", what="all", where="there")
+    writer.append(1, {}, map_rows(range(1, 6)), [whole, lost])
+    reader = UpdatesReader(str(tmp_path))
+    assert reader.controls(-1, 9) == [whole]
+    assert reader.lost_columns(-1, 9) == [(3, ENTRY.name, "a b")]
+    assert reader.lost_columns(3, 9) == []
+
+
 def test_only_the_columns_asked_for_are_read(tmp_path: Path) -> None:
     UpdatesWriter(str(tmp_path), "bank", [ENTRY]).append(1, {ENTRY.name: rows(ENTRY, range(3))})
     found = UpdatesReader(str(tmp_path)).updates(ENTRY.name, ENTRY.schema, -1, 9, columns=[0])

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from warehouse_rows import LINES, delta, write_catalog
+from warehouse_rows import LINES, delta, next_epoch, write_catalog
 
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
-from streaming.warehouse.epoch import Epoch, next_epoch
+from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.options import TableOptions, WriterOptions
 from streaming.warehouse.upkeep import Upkeep, UpkeepDone, UpkeepOptions, drop_below, vacuum
 from streaming.warehouse.writer import GroupWriter

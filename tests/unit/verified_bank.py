@@ -18,10 +18,11 @@ from streaming.algebra.tree import Column, Relation
 from streaming.algebra.types import delta_schema
 from streaming.catalog import parse_view, save_catalog
 from streaming.messages import Control
-from streaming.warehouse.epoch import Epoch, frontier_of, merge_runs
+from streaming.warehouse.epoch import Epoch, merge_runs
 from streaming.warehouse.table import ViewTable
 from streaming.warehouse.updates import UpdatesWriter
 from streaming.warehouse.writer import GroupWriter
+from tests.unit.warehouse_rows import frontier_of
 
 ENTRY = (Column("id", "bigint"), Column("account", "int"), Column("amount", "decimal(18,2)"))
 RELATIONS = {name: Relation(name, ENTRY, (0,)) for name in ("north.entry", "south.entry")}

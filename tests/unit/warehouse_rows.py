@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from streaming.algebra.tree import Column
 from streaming.algebra.types import delta_schema
+from streaming.warehouse.epoch import Epoch, Runs, merge_runs
 from streaming.warehouse.table import ViewTable
 
 BALANCE = ViewTable(
@@ -41,6 +43,18 @@ def delta(view: ViewTable, rows: Sequence[Sequence[object]]) -> pa.Table:
     schema = delta_schema(view.schema)
     columns = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def frontier_of(covered: Runs) -> int:
+    """The largest n such that every number from 0 to n is covered; -1 when there is none."""
+    return covered[0][1] if covered and covered[0][0] <= 0 else -1
+
+
+def next_epoch(before: Epoch | None, group: str, added: Runs, **more: Any) -> Epoch:
+    """The epoch after `before` that covers `added` too; `more` are `Epoch`'s other attributes."""
+    covered = merge_runs(before.covered if before else (), added)
+    number = before.epoch + 1 if before else 1
+    return Epoch(group, number, merge_runs(added), covered, frontier_of(covered), **more)
 
 
 def write_catalog(warehouse: Path, group: str, views: Sequence[ViewTable]) -> None:

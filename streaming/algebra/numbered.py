@@ -1,0 +1,150 @@
+"""Signed bags with numbers in plain Python: the operators of the simulator and the tests.
+
+A value maps (number, row) to a multiplicity that is not zero. Linear operators keep numbers; the join
+of two rows carries the larger one, since the pair stands from the later of the two on (DESIGN 4). What
+is not linear (duplicate elimination, monus, aggregates) is evaluated by `bag` over a state, whose rows
+are all under number 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from streaming.algebra import bag as bags
+from streaming.algebra.bag import Bag, Row
+from streaming.algebra.meanings import evaluate as value_of
+from streaming.algebra.operators import Positions
+from streaming.algebra.tree import Col, Join, Project, Scan, Schema, Select, Tree, Union
+from streaming.messages import Rows
+
+Numbered = dict[tuple[int, Row], int]
+"""(number, row) -> multiplicity, never 0."""
+
+
+def numbered(rows: Bag, number: int = 0) -> Numbered:
+    """A bag's rows under one number."""
+    return {(number, row): count for row, count in rows.items()}
+
+
+def flat(value: Numbered) -> Bag:
+    """The rows without their numbers."""
+    result: Bag = {}
+    for (_, row), count in value.items():
+        _add(result, row, count)
+    return result
+
+
+def _add(rows: dict, key: object, count: int) -> None:  # type: ignore[type-arg]
+    total = rows.get(key, 0) + count
+    if total:
+        rows[key] = total
+    else:
+        rows.pop(key, None)
+
+
+class NumberedBags:
+    """The operators over `Numbered`; packed values are kept here and referred to by name."""
+
+    def __init__(self) -> None:
+        self.packed: list[Numbered] = []
+
+    def empty(self, schema: Schema) -> Numbered:
+        return {}
+
+    def size(self, value: Numbered) -> int:
+        return len(value)
+
+    def evaluate(self, tree: Tree, inputs: Mapping[str, Numbered]) -> Numbered:
+        match tree:
+            case Scan():
+                return inputs[tree.relation]
+            case Select():
+                rows = self.evaluate(tree.child, inputs)
+                return {k: n for k, n in rows.items() if value_of(tree.condition, k[1]) is True}
+            case Project():
+                result: Numbered = {}
+                image = _image(tree)
+                for (number, row), count in self.evaluate(tree.child, inputs).items():
+                    _add(result, (number, image(row)), count)
+                return result
+            case Join():
+                left = self.evaluate(tree.left, inputs)
+                return _joined(tree, left, self.evaluate(tree.right, inputs) if left else {})
+            case Union():
+                return self.plus(*(self.evaluate(child, inputs) for child in tree.children))
+            case _:
+                return self._state_only(tree, inputs)
+
+    def _state_only(self, tree: Tree, inputs: Mapping[str, Numbered]) -> Numbered:
+        for name, value in inputs.items():
+            if any(number for number, _ in value):
+                raise ValueError(f"{type(tree).__name__} over rows with numbers ({name})")
+        return numbered(bags.evaluate(tree, {name: flat(v) for name, v in inputs.items()}))
+
+    def plus(self, *values: Numbered) -> Numbered:
+        result = dict(values[0])
+        for value in values[1:]:
+            for key, count in value.items():
+                _add(result, key, count)
+        return result
+
+    def minus(self, left: Numbered, right: Numbered) -> Numbered:
+        result = dict(left)
+        for key, count in right.items():
+            _add(result, key, -count)
+        return result
+
+    def between(self, value: Numbered, first: int, last: int) -> Numbered:
+        return {k: count for k, count in value.items() if first <= k[0] <= last}
+
+    def renumbered(self, value: Numbered, number: int) -> Numbered:
+        result: Numbered = {}
+        for (_, row), count in value.items():
+            _add(result, (number, row), count)
+        return result
+
+    def inserted(self, value: Numbered) -> Numbered:
+        return {k: count for k, count in value.items() if count > 0}
+
+    def deleted(self, value: Numbered) -> Numbered:
+        return {k: count for k, count in value.items() if count < 0}
+
+    def distinct(self, value: Numbered) -> Numbered:
+        return {k: 1 for k, count in value.items() if count > 0}
+
+    def matching(
+        self, value: Numbered, at: Positions, rows: Numbered, rows_at: Positions
+    ) -> Numbered:
+        keys = {tuple(row[i] for i in rows_at) for _, row in rows}
+        return {k: n for k, n in value.items() if tuple(k[1][i] for i in at) in keys}
+
+    def pack(self, value: Numbered) -> Rows:
+        self.packed.append(value)
+        return Rows(rows=len(value), path=str(len(self.packed) - 1))
+
+    def open(self, rows: Rows) -> Numbered:
+        assert rows.path is not None
+        return self.packed[int(rows.path)]
+
+
+def _image(tree: Project) -> Callable[[Row], Row]:
+    """What a projection makes of a row."""
+    if all(isinstance(e, Col) for e in tree.expressions):
+        places = tuple(e.position for e in tree.expressions if isinstance(e, Col))
+        return lambda row: tuple([row[i] for i in places])
+    return lambda row: tuple(value_of(e, row) for e in tree.expressions)
+
+
+def _joined(tree: Join, left: Numbered, right: Numbered) -> Numbered:
+    matches: dict[Row, list[tuple[int, Row, int]]] = {}
+    for (number, row), count in right.items():
+        key = tuple(row[j] for _, j in tree.on)
+        if None not in key:
+            matches.setdefault(key, []).append((number, row, count))
+    result: Numbered = {}
+    for (number, row), count in left.items():
+        for later, other, times in matches.get(tuple(row[i] for i, _ in tree.on), ()):
+            both = row + other
+            if tree.condition is None or value_of(tree.condition, both) is True:
+                _add(result, (max(number, later), both), count * times)
+    return result

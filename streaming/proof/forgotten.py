@@ -1,0 +1,96 @@
+"""Recorded updates of a relation one of whose columns could no longer be read from some number on.
+
+From that number on the column is NULL in every row (`sources.unread`), in retractions of older rows
+too, whose insertions had a value. The relation as the views that go on see it has forgotten the
+column by then: under the first such number each row that stands is exchanged for itself with NULL.
+The views that read the column have stopped before that number and see its values up to there.
+A relation that lacks whole records from a number on is told up to there only: all its views stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.algebra.tree import Relation, column_name
+from streaming.warehouse.updates import UpdatesReader
+
+_EVERYTHING = 1 << 62
+
+
+class Forgotten:
+    """What a pipeline's relations have lost, and since which number.
+
+    Args:
+        warehouse: where `_updates` is.
+    """
+
+    def __init__(self, warehouse: str) -> None:
+        reader = UpdatesReader(warehouse)
+        self._columns: dict[str, dict[str, int]] = {}
+        for number, relation, column in reader.lost_columns(-1, _EVERYTHING):
+            self._columns.setdefault(relation, {}).setdefault(column, number)
+        self._damaged: dict[str, int] = {}
+        for control in reader.controls(-1, _EVERYTHING):
+            if control.kind == "tainted":
+                self._damaged.setdefault(control.relation, control.number)
+
+    def columns(self, relation: Relation) -> Mapping[int, int]:
+        """Positions of the lost columns, and the first number without each."""
+        lost = self._columns.get(relation.name, {})
+        return {
+            position: lost[column.name]
+            for position, column in enumerate(relation.schema)
+            if column.name in lost
+        }
+
+    def sound(self, relation: Relation, rows: pa.Table) -> pa.Table:
+        """The updates up to where records of the relation are lacking."""
+        damaged = self._damaged.get(relation.name)
+        return rows if damaged is None else rows.filter(pc.less(rows.column(0), damaged))
+
+    def exchanged(
+        self, relation: Relation, rows: pa.Table, truncated: Sequence[int] = ()
+    ) -> pa.Table:
+        """The updates with the lost columns forgotten.
+
+        Args:
+            rows: number, multiplicity and the relation's columns, by position, in any order.
+            truncated: the numbers under which the relation is emptied first.
+        """
+        lost = self.columns(relation)
+        if not lost:
+            return rows
+        names = [column_name(position) for position in range(len(relation.schema))]
+        given = rows.rename_columns(["n", "m", *names])
+        with duckdb.connect() as engine:
+            engine.execute("SET TimeZone = 'UTC'")
+            for position, number in sorted(lost.items(), key=lambda one: one[1]):
+                base = max((n for n in truncated if n <= number), default=-1)
+                given = _forget(engine, given, position, number, base)
+        return given.rename_columns(rows.column_names).cast(rows.schema)
+
+
+def _forget(
+    engine: duckdb.DuckDBPyConnection, given: pa.Table, position: int, number: int, base: int
+) -> pa.Table:
+    """With one column NULL from `number` on; rows of numbers below `base` do not stand by then."""
+    columns = given.column_names[2:]
+    lost, values = columns[position], ", ".join(columns)
+    null = f"* REPLACE (NULL AS {lost})"
+    engine.register("given", given)
+    try:
+        return engine.execute(
+            f"WITH standing AS (SELECT {number}::BIGINT AS n, sum(m)::BIGINT AS m, {values} "
+            f"FROM given WHERE n >= {base} AND n < {number} AND {lost} IS NOT NULL "
+            f"GROUP BY {values} HAVING sum(m) <> 0) "
+            f"SELECT * FROM given WHERE n < {number} "
+            f"UNION ALL SELECT {null} FROM given WHERE n >= {number} "
+            f"UNION ALL SELECT * REPLACE (-m AS m) FROM standing "
+            f"UNION ALL SELECT {null} FROM standing"
+        ).to_arrow_table()
+    finally:
+        engine.unregister("given")

@@ -1,0 +1,290 @@
+"""The FIFO adapter: restores what the published algorithms assume of the network (DESIGN 7).
+
+eca, the strobe family and sweep assume that a source's answers and updates arrive in the order in
+which the source made them: what an answer has seen has been delivered before it, what it has not seen
+comes after it. Logs and queries travel apart, so neither holds (moro-sartori, figure 1: the answer
+that saw tx overtakes tx's notification; ty's notification overtakes the answer that did not see ty).
+The adapter sits between the sources and the integrator on one side, the query processor and the
+manager on the other:
+
+* an answer that has seen something undelivered is *held* until that has been delivered;
+* an answer that misses something already delivered is thrown away and its statement *asked again*.
+
+An answer therefore passes exactly when the transactions it has seen are those delivered, as over a FIFO
+channel. Both tests look at transactions, never at arrival: `state.upto` against the position below
+which everything is delivered, and `state.saw` for each delivered transaction (a transaction may be in
+the log before a snapshot shows it).
+
+With `exact` the adapter only holds. `compensating` adds what an answer missed by itself, it only cannot
+take away what it does not know yet.
+
+Statements travel under the adapter's own steps, which never repeat; the processor meets only its own.
+Where a source is long not asked, the adapter asks it for its state alone (a statement without parts, of
+query 0), so that the transactions to be looked for stay few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from streaming.algebra.operators import Operators
+from streaming.algebra.psj import Psj, source_of
+from streaming.algebra.query import Part, SourceAnswer, SourceQuery
+from streaming.algebra.treenotes import tree_back, tree_note
+from streaming.errors import ProtocolError
+from streaming.messages import Rows, Updates
+from streaming.queries.delivered import Delivered
+from streaming.queries.states import SeenCodec, StateCodec
+
+V = TypeVar("V")
+
+PROBE_AFTER = 10_000
+"""A source is asked for its state alone when so many delivered transactions wait to be seen."""
+PROBE = 0
+"""The query id of statements that ask for a state alone; a manager's own count from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Out(Generic[V]):
+    """A statement that has not been answered for good.
+
+    Attributes:
+        query: as the processor sent it.
+        since: the delivered transactions before this one it is sure to see.
+        answer: the answer that is held, None while none has come.
+    """
+
+    query: SourceQuery[V]
+    since: int
+    answer: SourceAnswer[V] | None = None
+
+
+class FifoAdapter(Generic[V]):
+    """The channel between a view manager and all of its sources.
+
+    Args:
+        view: whose statements pass.
+        psj: the view, for its sources.
+        operators: what packs rows for snapshots.
+        exact: only hold, never ask again.
+        states: how source states are written into snapshots.
+    """
+
+    def __init__(
+        self,
+        view: str,
+        psj: Psj,
+        operators: Operators[V],
+        *,
+        exact: bool = False,
+        states: StateCodec | None = None,
+        probe_after: int = PROBE_AFTER,
+    ) -> None:
+        self.view = view
+        self.exact = exact
+        self.delivered = {source_of(name): Delivered() for name in psj.relations}
+        self.out: dict[int, Out[V]] = {}
+        """Statements by the step they travel under."""
+        self.step = 0
+        self.number: int | None = None
+        self._operators = operators
+        self._codec = states or SeenCodec()
+        self._probe_after = probe_after
+
+    def handle(
+        self, message: Updates | SourceQuery[V] | SourceAnswer[V]
+    ) -> list[Updates | SourceQuery[V] | SourceAnswer[V]]:
+        """One message; returns what passes, in the order in which it is to be handed on.
+
+        Raises:
+            ProtocolError: updates from the past or with a gap, a source whose delivered position
+                goes back, a log whose columns differ in length; a statement of another view, to a
+                source that is not the view's, or sent twice; an answer without a statement, from
+                another source, a second one, or with other parts. Nothing has changed.
+        """
+        match message:
+            case Updates():
+                self._check_updates(message)
+                return self._updates(message)
+            case SourceQuery():
+                self._check_query(message)
+                return [self._send(message)]
+            case SourceAnswer():
+                self._check_answer(message)
+                return self._answer(message)
+
+    # Passing, holding, asking again ---------------------------------------------------------------
+
+    def _updates(self, updates: Updates) -> list[Updates | SourceQuery[V] | SourceAnswer[V]]:
+        self.number = updates.last
+        for source in self.delivered:
+            if not self.exact:
+                log = updates.logs.get(source)
+                self.delivered[source] = self.delivered[source].with_log(log)
+            if source in updates.delivered:
+                position = updates.delivered[source]
+                self.delivered[source] = self.delivered[source].upto(position)
+        out: list[Updates | SourceQuery[V] | SourceAnswer[V]] = [updates]
+        for step, waiting in list(self.out.items()):
+            if waiting.answer is not None:
+                out += self._judged(step, waiting)
+        return out + self._probes()
+
+    def _send(self, query: SourceQuery[V]) -> SourceQuery[V]:
+        self.step += 1
+        self.out[self.step] = Out(query, self.delivered[query.source].seen)
+        return replace(query, step=self.step)
+
+    def _answer(self, answer: SourceAnswer[V]) -> list[Updates | SourceQuery[V] | SourceAnswer[V]]:
+        waiting = replace(self.out[answer.step], answer=answer)
+        if waiting.query.id != PROBE:
+            return [*self._judged(answer.step, waiting)]
+        del self.out[answer.step]
+        self._forget(answer, waiting.since)
+        return []
+
+    def _judged(self, step: int, waiting: Out[V]) -> list[SourceQuery[V] | SourceAnswer[V]]:
+        """An answer passes, is held or is asked for again."""
+        answer = waiting.answer
+        assert answer is not None
+        known = self.delivered[answer.source]
+        self.out[step] = waiting
+        if answer.state.upto > known.position:
+            return []
+        del self.out[step]
+        if not self.exact and known.missed(answer.state, waiting.since) is not None:
+            return [self._send(waiting.query)]
+        self._forget(answer, waiting.since)
+        return [replace(answer, step=waiting.query.step)]
+
+    def _forget(self, answer: SourceAnswer[V], since: int) -> None:
+        """Keep only what a statement that is out, or a later one, may still miss."""
+        source = answer.source
+        known = self.delivered[source].shown(answer.state, since)
+        out = [one.since for one in self.out.values() if one.query.source == source]
+        self.delivered[source] = known.kept_from(min(out, default=known.seen))
+
+    def _probes(self) -> list[SourceQuery[V]]:
+        busy = {one.query.source for one in self.out.values()}
+        return [
+            self._send(SourceQuery(self.view, PROBE, 1, source, ()))
+            for source, known in sorted(self.delivered.items())
+            if len(known.entries) >= self._probe_after and source not in busy
+        ]
+
+    # Protocol -------------------------------------------------------------------------------------
+
+    def _check_updates(self, updates: Updates) -> None:
+        brief = f"updates of {updates.group} [{updates.first}..{updates.last}]"
+
+        def broken(rule: str) -> ProtocolError:
+            return ProtocolError("fifo_adapter", brief, f"view {self.view}: {rule}")
+
+        if self.number is not None and updates.first != self.number + 1:
+            raise broken(f"expected number {self.number + 1}")
+        for source, log in updates.logs.items():
+            if not len(log.numbers) == len(log.transactions) == len(log.positions):
+                raise broken(f"the columns of {source}'s log differ in length")
+        for source, position in updates.delivered.items():
+            known = self.delivered.get(source)
+            if known is not None and position < known.position:
+                raise broken(f"{source}'s position goes back from {known.position} to {position}")
+
+    def _check_query(self, query: SourceQuery[V]) -> None:
+        brief = f"statement {query.view}/{query.id}.{query.step} to {query.source}"
+
+        def broken(rule: str) -> ProtocolError:
+            return ProtocolError("fifo_adapter", brief, rule)
+
+        if query.view != self.view:
+            raise broken(f"this is the channel of {self.view}")
+        if query.source not in self.delivered:
+            raise broken(f"view {self.view} uses no relation of it")
+        if any((o.query.id, o.query.step) == (query.id, query.step) for o in self.out.values()):
+            raise broken("sent already")
+
+    def _check_answer(self, answer: SourceAnswer[V]) -> None:
+        brief = f"answer {answer.view}/{answer.id}.{answer.step} of {answer.source}"
+
+        def broken(rule: str) -> ProtocolError:
+            return ProtocolError("fifo_adapter", brief, rule)
+
+        waiting = self.out.get(answer.step)
+        if waiting is None or (answer.view, answer.id) != (self.view, waiting.query.id):
+            raise broken("an answer without a statement")
+        if waiting.query.source != answer.source:
+            raise broken(f"the statement went to {waiting.query.source}")
+        if waiting.answer is not None:
+            raise broken("a second answer to one statement")
+        if len(answer.rows) != len(waiting.query.parts):
+            raise broken(f"{len(answer.rows)} parts, not {len(waiting.query.parts)}")
+
+    # State ----------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as JSON values; relations by reference."""
+        return {
+            "view": self.view,
+            "number": self.number,
+            "step": self.step,
+            "delivered": {
+                source: [k.position, k.forgotten, k.seen, [list(entry) for entry in k.entries]]
+                for source, k in self.delivered.items()
+            },
+            "out": [self._note(step, waiting) for step, waiting in self.out.items()],
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Back to the state that `snapshot` described.
+
+        Raises:
+            ProtocolError: a snapshot of another view.
+        """
+        if saved["view"] != self.view:
+            raise ProtocolError("fifo_adapter", saved["view"], f"not of view {self.view}")
+        out = dict(self._back(note) for note in saved["out"])
+        self.number, self.step = saved["number"], saved["step"]
+        self.delivered = {
+            source: Delivered(position, forgotten, tuple((t, p) for t, p in entries), seen)
+            for source, (position, forgotten, seen, entries) in saved["delivered"].items()
+        }
+        self.out = out
+
+    def _note(self, step: int, waiting: Out[V]) -> dict[str, Any]:
+        query, answer, pack = waiting.query, waiting.answer, self._operators.pack
+        parts = [
+            [tree_note(p.tree), {name: pack(rows).model_dump() for name, rows in p.inputs.items()}]
+            for p in query.parts
+        ]
+        held = answer and {
+            "rows": [pack(rows).model_dump() for rows in answer.rows],
+            "state": self._codec.note(answer.state),
+        }
+        return {
+            "travels": step,
+            "id": query.id,
+            "step": query.step,
+            "source": query.source,
+            "parts": parts,
+            "since": waiting.since,
+            "held": held,
+        }
+
+    def _back(self, note: Mapping[str, Any]) -> tuple[int, Out[V]]:
+        def rows(reference: Any) -> V:
+            return self._operators.open(Rows.model_validate(reference))
+
+        step, id_, source = note["travels"], note["id"], note["source"]
+        parts = tuple(
+            Part(tree_back(tree), {name: rows(reference) for name, reference in inputs.items()})
+            for tree, inputs in note["parts"]
+        )
+        query = SourceQuery(self.view, id_, note["step"], source, parts)
+        answer, held = None, note["held"]
+        if held is not None:
+            values = tuple(rows(reference) for reference in held["rows"])
+            state = self._codec.back(held["state"])
+            answer = SourceAnswer(self.view, id_, step, source, values, state)
+        return step, Out(query, note["since"], answer)

@@ -1,0 +1,106 @@
+"""What a simulated history is made from, and what is said of it afterwards.
+
+A case and a seed determine everything: `run` of the same two gives the same history, on any machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from streaming.viewmanagers.levels import Level
+from streaming.viewmanagers.modes import Numbering
+
+Scenario = Literal["single", "local", "global"]
+"""What a transaction is (strobe-family 3.1): one update, one source's transaction, a global one."""
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Probabilities, each per message.
+
+    Attributes:
+        crash: the machine that gets the message stops, before or after its step is durable.
+        lose, repeat, reorder: what happens to a notification; only `isolated` claims to survive it.
+    """
+
+    crash: float = 0.0
+    lose: float = 0.0
+    repeat: float = 0.0
+    reorder: float = 0.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kind of history.
+
+    Attributes:
+        modes: view manager modes; one for all views, or one for each view in the set's order.
+        scenario: what the sources run and by what the auditor judges.
+        views: name of a view set (`views.VIEW_SETS`).
+        relations: name of a relation set (`views.RELATION_SETS`); "any" draws a keyed one.
+        sources: over how many sources the relations are spread.
+        transactions: committed by all sources together; a part of a global one counts as one.
+        domain: how many values a column has (a key one more); the smaller, the more rows meet.
+        rows: initial rows of each relation, at most.
+        changes: row changes in one transaction, at most (always 1 in scenario "single").
+        key_changes, no_ops, truncates: shares of the row changes.
+        visibility: an answer sees a prefix of the source's log, or any set that a snapshot can be.
+        batch: transactions in one message, a cut after it; `vary` draws each message's size up to it.
+        numbering: None for what the modes ask for.
+        merge: the per-view histories alone, or SPA, PA, or what the modes ask for.
+        greedy: ready rows go into one warehouse transaction, else each into its own.
+        order: whether rows may overtake each other at the merge, as the paper allows.
+        options: of the managers, by name ("period": 2).
+    """
+
+    modes: tuple[str, ...] = ("replica",)
+    scenario: Scenario = "single"
+    views: str = "chain"
+    relations: str = "any"
+    sources: int = 3
+    transactions: int = 6
+    domain: int = 2
+    rows: int = 3
+    changes: int = 3
+    key_changes: float = 0.15
+    no_ops: float = 0.05
+    truncates: float = 0.0
+    visibility: Literal["prefix", "set"] = "prefix"
+    batch: int = 1
+    vary: bool = False
+    numbering: Numbering | None = None
+    merge: Literal["none", "spa", "pa", "auto"] = "none"
+    greedy: bool = False
+    order: Literal["overtake", "prefix"] = "overtake"
+    faults: Faults = Faults()
+    options: tuple[tuple[str, int], ...] = ()
+
+    def option(self, name: str, default: int) -> int:
+        return dict(self.options).get(name, default)
+
+    def mode_of(self, place: int) -> str:
+        """The mode of the view at a place of its set."""
+        return self.modes[place if len(self.modes) > 1 else 0]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one history came to.
+
+    Attributes:
+        levels: by view.
+        group: of all views together; the lowest of `levels` where no merge ran.
+        witness: why a level is not higher, None when all are complete.
+        history: in short notation, one event each.
+        counters: queries, answers held, questions asked again, lists, crashes, ...
+    """
+
+    case: Case
+    seed: int
+    levels: Mapping[str, Level]
+    group: Level
+    witness: str | None
+    history: tuple[str, ...]
+    counters: Mapping[str, int] = field(default_factory=dict)

@@ -1,0 +1,270 @@
+"""The simulated integrator: its machine numbers what the sources log, here become messages of it.
+
+One message for the merge (Rel) and one for each view manager (Updates) hold the same numbers; the last
+of them is a cut. Numbering per event, per local transaction, per global transaction as a whole, or per
+part with a tag (DESIGN 6) is what the integrator is told of the transactions, not another machine.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streaming.algebra.numbered import Numbered, NumberedBags
+from streaming.integrator.knots import Touched
+from streaming.integrator.machine import Completed, IntegratorMachine
+from streaming.integrator.waiting import Closed, Part
+from streaming.messages import Control, GlobalPart, Rel, RelRun, SourceLog, Updates
+from streaming.simulator.case import Case
+from streaming.simulator.lattice import Place
+from streaming.simulator.rel import Pattern, pattern, rel_runs
+from streaming.simulator.workload import Change, Transaction, World, touched
+from streaming.viewmanagers.modes import Numbering
+
+GROUP = "g"
+
+
+class Item(NamedTuple):
+    """What one ordinal of the machine stands for: a transaction, or one of its row changes."""
+
+    transaction: Transaction
+    changes: tuple[Change, ...]
+    event: int
+    """Place of the first of `changes` in the transaction."""
+    whole: bool
+    """The last ordinal of its transaction."""
+
+
+class Integrating:
+    """The integrator's node.
+
+    Args:
+        numbering: see `case.Numbering`.
+        rng: draws the sizes of messages where the case varies them.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        case: Case,
+        numbering: Numbering,
+        operators: NumberedBags,
+        rng: random.Random,
+    ) -> None:
+        self.world, self.case, self.numbering = world, case, numbering
+        self.machine = IntegratorMachine(world.catalog.sources)
+        self._operators = operators
+        self._rng = rng
+        self._logs: dict[str, list[Item]] = {source: [] for source in world.catalog.sources}
+        self._numbers: list[list[Item]] = []
+        self._emitted = 0
+        self._size = 0
+        """How many numbers the next message gets; 0 when that is not drawn yet."""
+        self._delivered = dict.fromkeys(world.catalog.sources, 0)
+        self._out: dict[str, set[int]] = {source: set() for source in world.catalog.sources}
+
+    # Messages -------------------------------------------------------------------------------------
+
+    def start(self) -> tuple[Rel, Updates]:
+        """Number 0: every source's snapshot is closed."""
+        sources = self.world.catalog.sources
+        self.machine.handle(Completed(0, closed=tuple([Closed(source) for source in sources])))
+        views = tuple(sorted(view.name for view in self.world.catalog.views))
+        runs = (RelRun(first=0, last=0, views=views),)
+        rows = {
+            name: self._operators.pack({(0, row): count for row, count in bag.items()})
+            for name, bag in self.world.initial.items()
+        }
+        updates = Updates(
+            group=GROUP, first=0, last=0, runs=runs, relations=rows, delivered=self._delivered
+        )
+        return Rel(group=GROUP, first=0, last=0, runs=runs), updates
+
+    def handle(self, transaction: Transaction) -> list[tuple[Rel, Updates]]:
+        """A source logged a transaction; returns the messages that are full."""
+        source = transaction.source
+        log = self._logs[source]
+        first = len(log) + 1
+        log.extend(_items(transaction, self.numbering))
+        parts: tuple[Part, ...] = ()
+        if self.numbering == "joined" and transaction.glob is not None:
+            parts = (Part(source, first, transaction.glob, transaction.parts),)
+        numbered = self.machine.handle(
+            Completed(0, {source: (first, len(log))}, parts, keys=self._keys)
+        )
+        self._numbers.extend([] for _ in range(numbered.first, numbered.last + 1))
+        for given in numbered.assignments:
+            for k in range(given.last - given.first + 1):
+                item = self._logs[given.source][given.first + k - 1]
+                self._numbers[given.number + given.step * k - 1].append(item)
+        out = []
+        while len(self._numbers) - self._emitted >= self._next_size():
+            out.append(self._message(self._size))
+            self._size = 0
+        return out
+
+    def flush(self) -> list[tuple[Rel, Updates]]:
+        """What is left when the sources are quiet."""
+        left = len(self._numbers) - self._emitted
+        return [self._message(left)] if left else []
+
+    @property
+    def order(self) -> list[Place]:
+        """The row changes in the order of their numbers."""
+        return [
+            (item.transaction.source, item.transaction.ordinal, item.event + n)
+            for items in self._numbers
+            for item in items
+            for n in range(len(item.changes))
+        ]
+
+    def _next_size(self) -> int:
+        if not self._size:
+            most = self.case.batch
+            self._size = self._rng.randint(1, most) if self.case.vary else most
+        return self._size
+
+    def _keys(self, source: str, first: int, last: int) -> Touched:
+        """What each ordinal touches; a relation counts as one key where it is truncated among them."""
+        items = self._logs[source][first - 1 : last]
+        truncated = {c.relation for item in items for c in item.changes if c.truncates}
+        codes: dict[object, int] = {}
+        ordinals, keys = [], []
+        for ordinal, item in enumerate(items, first):
+            for key in self._touched(item, truncated):
+                ordinals.append(ordinal)
+                keys.append(codes.setdefault(key, len(codes)))
+        return Touched(np.array(ordinals, np.int64), np.array(keys, np.int64))
+
+    def _touched(self, item: Item, truncated: set[str]) -> set[object]:
+        relations = self.world.catalog.relations
+        found: set[object] = {c.relation for c in item.changes if c.relation in truncated}
+        for change in item.changes:
+            for key in touched(relations[change.relation], change):
+                found.add((change.relation, key))
+        return found
+
+    # One message ----------------------------------------------------------------------------------
+
+    def _message(self, size: int) -> tuple[Rel, Updates]:
+        first = self._emitted + 1
+        numbers = self._numbers[self._emitted : self._emitted + size]
+        self._emitted += size
+        catalog = self.world.catalog
+        patterns: list[Pattern] = [
+            pattern(catalog, [change for item in items for change in item.changes])
+            for items in numbers
+        ]
+        runs = rel_runs(catalog, first, tuple(patterns))
+        rows, controls = _rows(numbers, first)
+        updates = Updates(
+            group=GROUP,
+            first=first,
+            last=self._emitted,
+            runs=runs,
+            relations={name: self._operators.pack(each) for name, each in rows.items()},
+            controls=controls,
+            logs=self._source_logs(numbers, first),
+            delivered=self._delivered,
+            parts=self._parts(numbers, first) if self.numbering == "apart" else (),
+        )
+        return Rel(group=GROUP, first=first, last=self._emitted, runs=runs), updates
+
+    def _source_logs(self, numbers: Sequence[list[Item]], first: int) -> dict[str, SourceLog]:
+        entries: dict[str, list[tuple[int, int, str]]] = {}
+        for number, items in enumerate(numbers, first):
+            for item in items:
+                ordinal = item.transaction.ordinal
+                entries.setdefault(item.transaction.source, []).append(
+                    (ordinal, number, item.transaction.id)
+                )
+                if item.whole:
+                    self._out[item.transaction.source].add(ordinal)
+        delivered = dict(self._delivered)
+        for source in entries:
+            while delivered[source] + 1 in self._out[source]:
+                delivered[source] += 1
+        self._delivered = delivered
+        return {
+            source: SourceLog(
+                numbers=tuple([number for _, number, _ in sorted(each)]),
+                transactions=tuple([name for _, _, name in sorted(each)]),
+                positions=tuple([ordinal for ordinal, _, _ in sorted(each)]),
+            )
+            for source, each in entries.items()
+        }
+
+    def _parts(self, numbers: Sequence[list[Item]], first: int) -> tuple[GlobalPart, ...]:
+        return tuple(
+            GlobalPart(number=number, id=item.transaction.glob, parts=item.transaction.parts)
+            for number, items in enumerate(numbers, first)
+            for item in items
+            if item.transaction.glob is not None
+        )
+
+    # State ----------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Control state; logs and numbered updates are tables of their own (`_updates`)."""
+        return {
+            "machine": self.machine.snapshot(),
+            "logs": {source: len(log) for source, log in self._logs.items()},
+            "numbers": [
+                [[i.transaction.source, i.transaction.ordinal, i.event] for i in items]
+                for items in self._numbers
+            ],
+            "emitted": self._emitted,
+            "size": self._size,
+            "delivered": self._delivered,
+            "out": {source: sorted(each) for source, each in self._out.items()},
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Back to what `snapshot` described."""
+        self.machine.restore(saved["machine"])
+        items: dict[tuple[str, int, int], Item] = {}
+        for source, log in self.world.logs.items():
+            self._logs[source] = [i for t in log for i in _items(t, self.numbering)]
+            items |= {(source, i.transaction.ordinal, i.event): i for i in self._logs[source]}
+            del self._logs[source][saved["logs"][source] :]
+        self._numbers = [[items[s, o, e] for s, o, e in each] for each in saved["numbers"]]
+        self._emitted, self._size = saved["emitted"], saved["size"]
+        self._delivered = dict(saved["delivered"])
+        self._out = {source: set(each) for source, each in saved["out"].items()}
+
+
+def _items(transaction: Transaction, numbering: Numbering) -> list[Item]:
+    changes = transaction.changes
+    if numbering != "event" or len(changes) == 1:
+        return [Item(transaction, changes, 0, True)]
+    last = len(changes) - 1
+    return [Item(transaction, (change,), n, n == last) for n, change in enumerate(changes)]
+
+
+def _rows(
+    numbers: Sequence[list[Item]], first: int
+) -> tuple[dict[str, Numbered], tuple[Control, ...]]:
+    """The signed rows by relation and the truncates, in which earlier rows of a number vanish."""
+    rows: dict[str, Numbered] = {}
+    truncates: dict[tuple[int, str], None] = {}
+    for number, items in enumerate(numbers, first):
+        for item in items:
+            for change in item.changes:
+                of = rows.setdefault(change.relation, {})
+                if change.truncates:
+                    truncates[number, change.relation] = None
+                    for key in [key for key in of if key[0] == number]:
+                        del of[key]
+                    continue
+                for row, by in ((change.before, -1), (change.after, 1)):
+                    if row is not None:
+                        count = of.pop((number, row), 0) + by
+                        if count:
+                            of[number, row] = count
+    controls = tuple(
+        Control(number=number, relation=name, kind="truncate") for number, name in truncates
+    )
+    return {name: of for name, of in rows.items() if of}, controls

@@ -1,0 +1,218 @@
+"""The true source states of a world: what any serial schedule of its transactions can pass through.
+
+A serial schedule is equivalent to what the sources did when transactions of one source that conflict
+(touch a key of a relation in common, or truncate it) keep the order of its log; all others commute
+(strobe-family 4.1: "we do not require any fixed order between two non-conflicting actions"). So a
+state is an *ideal*: a set of transactions that holds, with each of them, everything it must come after.
+Local transactions give one coordinate per source; a global transaction is one element that moves
+several coordinates at once. Global transactions whose conflicts at two sources contradict each other
+have no serial order; they are one element too.
+
+Nothing here is taken from the machines that are judged by it, except the evaluator for bags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from streaming.algebra.bag import Bag, evaluate
+from streaming.algebra.tree import Tree, relations
+from streaming.simulator.workload import Change, World, touched
+
+Grain = Literal["event", "local", "global"]
+"""What is one element: a row change, a source's transaction, or a global transaction."""
+Values = tuple[Bag, ...]
+"""The content of each view that is judged together."""
+Place = tuple[str, int, int]
+"""A row change: source, ordinal of its transaction, place in it."""
+
+
+class Event(NamedTuple):
+    """A row change and the element it belongs to."""
+
+    place: Place
+    change: Change
+    element: int
+
+
+class Lattice:
+    """The ideals of one world at one grain, and what the views are at each.
+
+    Args:
+        world: what happened.
+        grain: see `Grain`.
+        trees: the views that are judged together.
+
+    Attributes:
+        size: how many elements there are; an ideal is a bit mask over them.
+        relevant: mask of the elements that touch a relation of the views.
+    """
+
+    def __init__(self, world: World, grain: Grain, trees: Sequence[Tree]) -> None:
+        self.world = world
+        self.trees = tuple(trees)
+        self._used = [relations(tree) for tree in self.trees]
+        self.events = _events(world, grain)
+        self._before: list[int] | None = None
+        self._number_elements()
+
+    def _number_elements(self) -> None:
+        self.size = 1 + max((event.element for event in self.events), default=-1)
+        self.full = (1 << self.size) - 1
+        self._masks = dict.fromkeys(self.world.initial, 0)
+        for event in self.events:
+            self._masks[event.change.relation] |= 1 << event.element
+        self.relevant = 0
+        for name in {name for names in self._used for name in names}:
+            self.relevant |= self._masks[name]
+        self._values: dict[int, Values] = {}
+        self._bags: dict[tuple[str, int], Bag] = {}
+        self._evaluated: dict[tuple[int, tuple[int, ...]], Bag] = {}
+
+    @property
+    def before(self) -> list[int]:
+        """Per element, the mask of those that must come before it. Contracts cycles when first asked."""
+        if self._before is None:
+            self._before = self._order()
+            if any(self._before[e] >> e & 1 for e in range(self.size)):
+                self._contract(self._before)
+        return self._before
+
+    def _order(self) -> list[int]:
+        """`before`, closed transitively; an element in a cycle comes before itself."""
+        before = [0] * self.size
+        keys = [_keys(self.world, event.change) for event in self.events]
+        for j, later in enumerate(self.events):
+            for i in range(j):
+                earlier = self.events[i]
+                if (
+                    earlier.element != later.element
+                    and earlier.change.relation == later.change.relation
+                    and (keys[i] is None or keys[j] is None or keys[i] & keys[j])  # type: ignore[operator]
+                ):
+                    before[later.element] |= 1 << earlier.element
+        for through in range(self.size):
+            for element in range(self.size):
+                if before[element] >> through & 1:
+                    before[element] |= before[through]
+        return before
+
+    def _contract(self, before: list[int]) -> None:
+        """Elements that come before each other become one."""
+        leader = list(range(self.size))
+        for a in range(self.size):
+            for b in range(a):
+                if before[a] >> b & 1 and before[b] >> a & 1:
+                    leader[a] = min(leader[a], leader[b])
+        names = {old: new for new, old in enumerate(sorted(set(leader)))}
+        self.events = [e._replace(element=names[leader[e.element]]) for e in self.events]
+        self._number_elements()
+        self._before = self._order()
+
+    # States ---------------------------------------------------------------------------------------
+
+    def relation(self, name: str, ideal: int) -> Bag:
+        """A relation's rows at an ideal."""
+        key = (name, ideal & self._masks[name])
+        bag = self._bags.get(key)
+        if bag is None:
+            bag = dict(self.world.initial[name])
+            for event in self.events:
+                if event.change.relation == name and ideal >> event.element & 1:
+                    _apply(bag, event.change)
+            self._bags[key] = bag
+        return bag
+
+    def values(self, ideal: int) -> Values:
+        """The views' contents at an ideal."""
+        found = self._values.get(ideal)
+        if found is None:
+            found = tuple([self._value(x, ideal) for x in range(len(self.trees))])
+            self._values[ideal] = found
+        return found
+
+    def _value(self, x: int, ideal: int) -> Bag:
+        names = self._used[x]
+        key = (x, tuple([ideal & self._masks[name] for name in names]))
+        found = self._evaluated.get(key)
+        if found is None:
+            rows: Mapping[str, Bag] = {name: self.relation(name, ideal) for name in names}
+            found = self._evaluated[key] = evaluate(self.trees[x], rows)
+        return found
+
+    def following(self, ideal: int) -> Iterator[int]:
+        """The ideals with one element more."""
+        before = self.before
+        for element in range(self.size):
+            bit = 1 << element
+            if not ideal & bit and before[element] & ideal == before[element]:
+                yield ideal | bit
+
+    def ideals(self) -> Iterator[int]:
+        """All of them, smaller ones first."""
+        layer = [0]
+        while layer:
+            yield from layer
+            layer = list(dict.fromkeys(n for ideal in layer for n in self.following(ideal)))
+
+    def chain(self, order: Sequence[Place]) -> list[int] | None:
+        """The ideals of the serial schedule in which the elements end in the order given.
+
+        None when its elements do not keep each source's log as it is; a log kept as it is needs no look
+        at conflicts.
+        """
+        last: dict[int, int] = {}
+        at = {place: n for n, place in enumerate(order)}
+        if len(at) < len(self.events):
+            return None
+        inside: dict[int, list[Place]] = {}
+        for event in self.events:
+            last[event.element] = max(last.get(event.element, -1), at[event.place])
+            inside.setdefault(event.element, []).append(event.place)
+        ideal, chain = 0, [0]
+        reached: dict[str, tuple[int, int]] = {}
+        for element in sorted(last, key=last.__getitem__):
+            for source, ordinal, n in inside[element]:
+                if reached.get(source, (0, 0)) > (ordinal, n):
+                    return None
+                reached[source] = (ordinal, n)
+            ideal |= 1 << element
+            chain.append(ideal)
+        return chain
+
+
+def _events(world: World, grain: Grain) -> list[Event]:
+    events: list[Event] = []
+    elements: dict[object, int] = {}
+    for source, log in world.logs.items():
+        for transaction in log:
+            for n, change in enumerate(transaction.changes):
+                name: object = (source, transaction.ordinal)
+                if grain == "event":
+                    name = (source, transaction.ordinal, n)
+                elif grain == "global" and transaction.glob is not None:
+                    name = transaction.glob
+                element = elements.setdefault(name, len(elements))
+                events.append(Event((source, transaction.ordinal, n), change, element))
+    return events
+
+
+def _keys(world: World, change: Change) -> set[tuple[object, ...]] | None:
+    """What a change touches of its relation; None for all of it."""
+    if change.truncates:
+        return None
+    return touched(world.catalog.relations[change.relation], change)
+
+
+def _apply(bag: Bag, change: Change) -> None:
+    if change.truncates:
+        bag.clear()
+        return
+    for row, by in ((change.before, -1), (change.after, 1)):
+        if row is not None:
+            count = bag.get(row, 0) + by
+            if count:
+                bag[row] = count
+            else:
+                bag.pop(row)

@@ -1,0 +1,213 @@
+"""The machines of a simulated pipeline behind one face: a message in, addressed messages out.
+
+A node's state is what its `snapshot` says; `reborn` makes a new node from that alone, after a round
+trip through JSON, as a restarted process does. Relations in a snapshot are references; what they refer
+to (a Parquet file in a real pipeline) outlives a crash.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from streaming.algebra.numbered import Numbered, NumberedBags
+from streaming.algebra.query import Answer, Query, SourceAnswer, SourceQuery
+from streaming.merge.batching import GREEDY, NONE, BatchedTransaction
+from streaming.merge.machine import MergeMachine
+from streaming.messages import ActionList, Rel, Updates
+from streaming.queries.fifo import FifoAdapter
+from streaming.queries.processor import QueryProcessor
+from streaming.simulator.bagged import BagEvaluator, codec
+from streaming.simulator.case import Case
+from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.modes import ModeInfo, Options
+from streaming.viewmanagers.replica import ReplicaManager
+
+MERGE, WAREHOUSE = "merge", "warehouse"
+Out = list[tuple[str, Any]]
+"""Addressed messages."""
+
+
+class Node(Protocol):
+    """A machine in the pipeline."""
+
+    def handle(self, message: Any) -> Out:
+        """One step."""
+
+    def snapshot(self) -> Any:
+        """The state as JSON values."""
+
+    def reborn(self, saved: str) -> Node:
+        """A new node in the state that the JSON text holds."""
+
+
+class ReplicaNode:
+    """A replica manager; its durable form is the updates since its beginning."""
+
+    def __init__(self, spec: ViewSpec, operators: NumberedBags, topic: list[Updates]) -> None:
+        self.spec, self._operators, self._topic = spec, operators, topic
+        self.manager = ReplicaManager(spec, BagEvaluator(spec.tree), codec(operators))
+
+    def handle(self, message: Updates) -> Out:
+        found = self.manager.handle(message)
+        self.manager.advance()
+        if not self._topic or self._topic[-1].last < message.last:
+            self._topic.append(message)
+        return [] if found is None else [(MERGE, found)]
+
+    def snapshot(self) -> Any:
+        return self.manager.snapshot()
+
+    def reborn(self, saved: str) -> ReplicaNode:
+        number = json.loads(saved)["number"]
+        node = ReplicaNode(self.spec, self._operators, self._topic)
+        tail = [updates for updates in self._topic if updates.last <= number]
+        node.manager.restore(None, tail, _no_files)
+        return node
+
+
+def _no_files(name: str) -> Any:
+    raise AssertionError(f"no checkpoint was written: {name}")
+
+
+class AskingNode:
+    """A manager that asks, its query processor, and the adapter between them and the sources.
+
+    The three are one process (DESIGN 4): what they say to each other needs no channel.
+    """
+
+    def __init__(
+        self, info: ModeInfo, spec: ViewSpec, operators: NumberedBags, options: Options
+    ) -> None:
+        self.info, self.spec, self._operators, self._options = info, spec, operators, options
+        self.manager = info.make(spec, operators, options)
+        self.processor: QueryProcessor[Numbered] = QueryProcessor(
+            self.manager.psj, operators, exact=info.exact
+        )
+        self.adapter: FifoAdapter[Numbered] = FifoAdapter(
+            spec.view, self.manager.psj, operators, exact=info.exact
+        )
+        self.asked_again = 0
+
+    def handle(self, message: Updates | SourceAnswer[Numbered]) -> Out:
+        out: Out = []
+        for found in self.adapter.handle(message):
+            if isinstance(found, SourceQuery):
+                self.asked_again += 1
+                out.append((found.source, found))
+            else:
+                out += self._inside(found)
+        return out
+
+    def _inside(self, message: Updates | SourceAnswer[Numbered]) -> Iterator[tuple[str, Any]]:
+        """What the manager and the processor make of a message that the adapter let pass."""
+        queue: list[Any] = [message]
+        while queue:
+            each = queue.pop(0)
+            match each:
+                case ActionList():
+                    yield MERGE, each
+                case SourceQuery():
+                    for passed in self.adapter.handle(each):
+                        yield each.source, passed
+                case Updates() | Answer():
+                    queue += self.manager.handle(each)
+                case Query() | SourceAnswer():
+                    queue += self.processor.handle(each)
+
+    def snapshot(self) -> Any:
+        return {
+            "manager": self.manager.snapshot(),
+            "processor": self.processor.snapshot(),
+            "adapter": self.adapter.snapshot(),
+            "asked_again": self.asked_again,
+        }
+
+    def reborn(self, saved: str) -> AskingNode:
+        node = AskingNode(self.info, self.spec, self._operators, self._options)
+        state = json.loads(saved)
+        node.manager.restore(state["manager"])
+        node.processor.restore(state["processor"])
+        node.adapter.restore(state["adapter"])
+        node.asked_again = state["asked_again"]
+        return node
+
+
+class MergeNode:
+    """The merge of the group. A message paints; None is a trigger: what is ready is submitted."""
+
+    def __init__(self, group: str, views: tuple[str, ...], algorithm: Any, case: Case) -> None:
+        self._made = (group, views, algorithm, case)
+        batching = GREEDY if case.greedy else NONE
+        self.machine = MergeMachine(group, views, algorithm, batching, case.order)
+
+    def handle(self, message: Rel | ActionList | None) -> Out:
+        if message is not None:
+            self.machine.handle(message)
+            return []
+        out: Out = []
+        while (batch := self.machine.take_batch()) is not None:
+            out.append((WAREHOUSE, batch))
+        return out
+
+    def snapshot(self) -> Any:
+        return self.machine.snapshot()
+
+    def reborn(self, saved: str) -> MergeNode:
+        node = MergeNode(*self._made)
+        node.machine.restore(json.loads(saved))
+        return node
+
+
+class Warehouse:
+    """Applies batched transactions; remembers every state that became visible.
+
+    Visible is what has the initial state in it: a number whose REL is empty may be committed before
+    number 0 is.
+    """
+
+    def __init__(self, views: tuple[str, ...], operators: NumberedBags) -> None:
+        self.views, self._operators = views, operators
+        self.states: list[tuple[dict[Any, int], ...]] = []
+        self.frontiers: list[int] = []
+        self._now: Mapping[str, dict[Any, int]] = {view: {} for view in views}
+
+    def apply(self, batch: BatchedTransaction) -> None:
+        """One commit for all views."""
+        now = dict(self._now)
+        for part in batch.parts:
+            delta = self._operators.open(batch.delta(part.list_id))
+            now[part.view] = applied(now[part.view], delta, part.first, part.last)
+        self._now = now
+        if batch.frontier < 0:
+            return
+        self.states.append(tuple([now[view] for view in self.views]))
+        self.frontiers.append(batch.frontier)
+
+
+def applied(
+    bag: dict[Any, int], delta: Numbered, first: int | None = None, last: int | None = None
+) -> dict[Any, int]:
+    """The bag with the rows of the numbers [first..last] added."""
+    after = dict(bag)
+    for (number, row), count in delta.items():
+        if first is None or last is None or first <= number <= last:
+            total = after.pop(row, 0) + count
+            if total:
+                after[row] = total
+    return after
+
+
+def seen_by_list(bag: dict[Any, int], sent: ActionList, operators: NumberedBags) -> list[Any]:
+    """The states a view passes through when a list is applied to it alone, at least one."""
+    if sent.delta is None:
+        return [bag]
+    delta = operators.open(sent.delta)
+    if not sent.complete:
+        return [applied(bag, delta)]
+    states = []
+    for number in sorted({number for number, _ in delta}) or [sent.last]:
+        bag = applied(bag, delta, number, number)
+        states.append(bag)
+    return states

@@ -1,0 +1,137 @@
+"""The relations and views that histories run over: small, so that every transaction meets others.
+
+Relations form a chain r1(A,B), r2(B,C), r3(C,D), as in the strobe family's examples. A relation set
+says what their keys are: "first" (A; B; C: each row of r1 meets one row), "fanout" (A; C; D: joins are
+many to many), "bag" (none, rows repeat). Sources: x.r1, y.r2, z.r3, or fewer. `orders` is a relation
+of its own, for the views open, moving and archived (PAPERS 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from streaming.algebra.tree import (
+    Aggregate,
+    Aggregation,
+    Call,
+    Col,
+    Column,
+    Join,
+    Lit,
+    Project,
+    Relation,
+    Scan,
+    Select,
+    Tree,
+)
+
+TYPE = "bigint"
+KEYS: dict[str, tuple[tuple[int, ...], ...]] = {
+    "first": ((0,), (0,), (0,)),
+    "fanout": ((0,), (1,), (1,)),
+    "bag": ((), (), ()),
+}
+RELATION_SETS = (*KEYS, "any")
+PLACES = {1: ("x", "x", "x"), 2: ("x", "x", "y"), 3: ("x", "y", "z")}
+"""The source of r1, r2 and r3 by the number of sources."""
+COLUMNS = ("AB", "BC", "CD")
+
+
+@dataclass(frozen=True)
+class View:
+    """A view of a set; `keys` are those of its relations."""
+
+    name: str
+    tree: Tree
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The relations and views of a case."""
+
+    relations: Mapping[str, Relation]
+    views: tuple[View, ...]
+    sources: tuple[str, ...]
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+VIEW_SETS = ("chain", "narrow", "total", "self", "pair", "trio", "mixed", "copies", "orders")
+
+
+@lru_cache(maxsize=256)
+def catalog(view_set: str, relation_set: str, sources: int) -> Catalog:
+    """The relations and views of those names; always the same object for the same names.
+
+    Raises:
+        KeyError: an unknown name.
+    """
+    if view_set == "orders":
+        return _orders()
+    relations = {}
+    names = []
+    for place, source in enumerate(PLACES[sources]):
+        name = f"{source}.r{place + 1}"
+        schema = tuple(Column(c, TYPE) for c in COLUMNS[place])
+        relations[name] = Relation(name, schema, KEYS[relation_set][place])
+        names.append(name)
+    r1, r2, r3 = (Scan(name, relations[name].schema) for name in names)
+    views = {
+        "chain": lambda: (View("v", _chain(r1, r2, r3)),),
+        "narrow": lambda: (View("v", _columns(_joined(r1, r2, r3), (0, 5))),),
+        "total": lambda: (View("v", _total(_chain(r1, r2, r3))),),
+        "self": lambda: (View("v", _columns(_self_join(r1), (0, 1, 3))),),
+        "pair": lambda: (View("v1", _two(r1, r2)), View("v2", _two(r2, r3))),
+        "trio": lambda: (View("v1", _two(r1, r2)), View("v2", _two(r2, r3)), View("v3", r3)),
+        "mixed": lambda: (
+            View("v1", _chain(r1, r2, r3)),
+            View("v2", _two(r2, r3)),
+            View("v3", Select(r1, _equals(1, 1))),
+        ),
+        "copies": lambda: (View("v1", r1), View("v2", r2)),
+    }[view_set]()
+    return Catalog(relations, views, tuple(dict.fromkeys(PLACES[sources])))
+
+
+def _orders() -> Catalog:
+    relation = Relation("x.orders", (Column("id", TYPE), Column("status", TYPE)), (0,))
+    orders = Scan(relation.name, relation.schema)
+    states = enumerate(("open", "moving", "archived"))
+    views = tuple(View(name, Select(orders, _equals(1, status))) for status, name in states)
+    return Catalog({relation.name: relation}, views, ("x",))
+
+
+def _equals(position: int, value: int) -> Call:
+    return Call("=", (Col(position, TYPE), Lit(value, TYPE)), "boolean")
+
+
+def _joined(*scans: Scan) -> Tree:
+    tree: Tree = scans[0]
+    for scan in scans[1:]:
+        tree = Join(tree, scan, ((len(tree.schema) - 1, 0),), None)
+    return tree
+
+
+def _columns(tree: Tree, positions: tuple[int, ...]) -> Tree:
+    schema = tuple(tree.schema[p] for p in positions)
+    return Project(tree, tuple(Col(p, TYPE) for p in positions), schema)
+
+
+def _chain(r1: Scan, r2: Scan, r3: Scan) -> Tree:
+    return _columns(_joined(r1, r2, r3), (0, 1, 3, 5))
+
+
+def _two(left: Scan, right: Scan) -> Tree:
+    return _columns(_joined(left, right), (0, 1, 3))
+
+
+def _self_join(scan: Scan) -> Tree:
+    return Join(scan, scan, ((1, 0),), None)
+
+
+def _total(tree: Tree) -> Tree:
+    aggregations = (Aggregation("count_all", None, TYPE),)
+    return Aggregate(tree, (0,), aggregations, (tree.schema[0], Column("n", TYPE)))

@@ -1,0 +1,207 @@
+"""Random transactions for a case, all from one seed (strobe-family 3.1).
+
+Each source runs its own log of transactions; a global transaction has a part at two or more sources,
+and nothing makes two of them commit in the same order everywhere. A log is drawn to its end before
+anything runs, because what one source does never depends on another. Values come from a small domain,
+so that keys are used again, rows meet in joins, and deleted rows come back.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from streaming.algebra.bag import Bag, Row
+from streaming.algebra.tree import Relation
+from streaming.simulator.case import Case
+from streaming.simulator.views import Catalog, catalog
+
+
+class Change(NamedTuple):
+    """One row change; both versions None means truncate."""
+
+    relation: str
+    before: Row | None
+    after: Row | None
+
+    @property
+    def truncates(self) -> bool:
+        return self.before is None and self.after is None
+
+    @property
+    def text(self) -> str:
+        """`+y.r2[2,3]`, `-y.r2[2,3]`, `y.r2[2,3]->[2,4]`, `truncate y.r2`."""
+        if self.before is None:
+            return f"truncate {self.relation}" if self.truncates else f"+{self._row(self.after)}"
+        if self.after is None:
+            return f"-{self._row(self.before)}"
+        return f"{self._row(self.before)}->{row_text(self.after)}"
+
+    def _row(self, row: Row | None) -> str:
+        return f"{self.relation}{row_text(row or ())}"
+
+
+def row_text(row: Row) -> str:
+    """A row as the papers write it: [2,3]."""
+    return f"[{','.join(str(value) for value in row)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A committed local transaction, or one source's part of a global one.
+
+    Attributes:
+        ordinal: its commit position in the source's log, from 1.
+        glob: id of the global transaction that it is one of `parts` parts of.
+    """
+
+    source: str
+    ordinal: int
+    changes: tuple[Change, ...]
+    glob: str | None = None
+    parts: int = 1
+
+    @property
+    def id(self) -> str:
+        return f"{self.source}{self.ordinal}"
+
+    @property
+    def text(self) -> str:
+        inside = ", ".join(change.text for change in self.changes)
+        tag = f" of {self.glob}" if self.glob else ""
+        return f"{self.id}{tag}: {inside}"
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything that a history starts from."""
+
+    catalog: Catalog
+    initial: Mapping[str, Bag]
+    logs: Mapping[str, tuple[Transaction, ...]]
+
+
+def touched(relation: Relation, change: Change) -> set[Row]:
+    """The keys that a row change touches; whole rows where there is no key."""
+    rows = (change.before, change.after)
+    if relation.key:
+        return {tuple(row[i] for i in relation.key) for row in rows if row is not None}
+    return {row for row in rows if row is not None}
+
+
+def world(case: Case, rng: random.Random) -> World:
+    """A random world of the case."""
+    relation_set = case.relations
+    if relation_set == "any":
+        relation_set = "first" if rng.random() < 0.5 else "fanout"
+    known = catalog(case.views, relation_set, case.sources)
+    initial = {}
+    for name, relation in known.relations.items():
+        bag: Bag = {}
+        for _ in range(rng.randint(0, case.rows)):
+            if (row := _free_row(rng, case, relation, bag)) is not None:
+                bag[row] = bag.get(row, 0) + 1
+        initial[name] = bag
+    drawer = _Drawer(case, rng, known, {name: dict(bag) for name, bag in initial.items()})
+    return World(known, initial, drawer.logs())
+
+
+def _free_row(rng: random.Random, case: Case, relation: Relation, bag: Bag) -> Row | None:
+    """A row whose key is not taken; None when a few draws find none."""
+    draw, domain, key = rng.random, case.domain, relation.key
+    for _ in range(3):
+        row = tuple([int(draw() * (domain + (i in key))) for i in range(len(relation.schema))])
+        if not key or all(any(row[i] != other[i] for i in key) for other in bag):
+            return row
+    return None
+
+
+class _Drawer:
+    """Draws the sources' logs over their changing contents."""
+
+    def __init__(
+        self, case: Case, rng: random.Random, known: Catalog, contents: dict[str, Bag]
+    ) -> None:
+        self.case, self.rng, self.known, self.contents = case, rng, known, contents
+        self.of_source = {
+            source: tuple(n for n in known.relations if n.startswith(f"{source}."))
+            for source in known.sources
+        }
+
+    def logs(self) -> dict[str, tuple[Transaction, ...]]:
+        case, rng, sources = self.case, self.rng, self.known.sources
+        slots: dict[str, list[tuple[str | None, int]]] = {source: [] for source in sources}
+        left, number = case.transactions, 0
+        while left > 0:
+            if case.scenario == "global" and len(sources) > 1 and left > 1 and rng.random() < 0.6:
+                number += 1
+                parts = 2 if len(sources) == 2 or rng.random() < 0.8 else 3
+                for source in rng.sample(sources, parts):
+                    at = slots[source]
+                    at.insert(rng.randint(max(0, len(at) - 2), len(at)), (f"G{number}", parts))
+                left -= parts
+            else:
+                slots[rng.choice(sources)].append((None, 1))
+                left -= 1
+        return {
+            source: tuple(
+                Transaction(source, place, self._changes(source), glob, parts)
+                for place, (glob, parts) in enumerate(at, 1)
+            )
+            for source, at in slots.items()
+        }
+
+    def _changes(self, source: str) -> tuple[Change, ...]:
+        count = 1
+        if self.case.scenario != "single":
+            count = self.rng.randint(1, self.case.changes)
+        changes = []
+        for _ in range(count):
+            change = self._change(self.rng.choice(self.of_source[source]))
+            _apply(self.contents[change.relation], change)
+            changes.append(change)
+        return tuple(changes)
+
+    def _change(self, name: str) -> Change:
+        rng, case, relation, bag = (
+            self.rng,
+            self.case,
+            self.known.relations[name],
+            self.contents[name],
+        )
+        kind = rng.random()
+        if kind < case.truncates:
+            return Change(name, None, None)
+        if bag and kind < case.truncates + case.no_ops:
+            row = rng.choice(list(bag))
+            return Change(name, row, row)
+        if not bag or rng.random() < 0.45:
+            row = _free_row(rng, case, relation, bag)
+            if row is not None or not bag:
+                return Change(name, None, row)
+        old = rng.choice(list(bag))
+        if rng.random() < 0.55:
+            return Change(name, old, None)
+        if not relation.key or rng.random() < case.key_changes:
+            new = _free_row(rng, case, relation, bag)
+            return Change(name, old, new if new is not None and new != old else None)
+        new = tuple(
+            value if i in relation.key else int(rng.random() * case.domain)
+            for i, value in enumerate(old)
+        )
+        return Change(name, old, new if new != old else None)
+
+
+def _apply(bag: Bag, change: Change) -> None:
+    if change.truncates:
+        bag.clear()
+        return
+    for row, by in ((change.before, -1), (change.after, 1)):
+        if row is not None:
+            count = bag.get(row, 0) + by
+            if count:
+                bag[row] = count
+            else:
+                del bag[row]

@@ -1,0 +1,83 @@
+"""Rows held over a restart after which their relation has other columns (DESIGN 6).
+
+A start reads the relations' columns anew, while rows that wait were decoded for the columns of before.
+Columns are found again by name and type; one that was not decoded then is missing in those rows, just
+as if their events had not named it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from streaming.algebra.tree import Column, Relation
+from streaming.sources.held import Held, HeldFiles
+from streaming.sources.rowquery import row_schema
+from streaming.sources.schema import CapturedRelation
+
+Columns = Mapping[str, Sequence[Sequence[str]]]
+"""Relation -> (name, Spark type) of its columns, for JSON."""
+
+
+def columns_of(captured: Mapping[str, CapturedRelation]) -> Columns:
+    """What a snapshot says of the relations its rows are of."""
+    return {
+        name: [[column.name, column.type] for column in one.relation.schema]
+        for name, one in captured.items()
+    }
+
+
+def refitted(
+    held: Mapping[str, list[dict[str, Any]]],
+    columns: Columns,
+    captured: Mapping[str, CapturedRelation],
+    files: HeldFiles | None,
+) -> dict[str, list[dict[str, Any]]]:
+    """A snapshot's notes of held rows (`Held.snapshot`), for the relations as they are now.
+
+    Args:
+        columns: those the rows were decoded for.
+    """
+    now = columns_of(captured)
+    result = dict(held)
+    for name, notes in held.items():
+        if name in now and name in columns and list(map(list, columns[name])) != now[name]:
+            old = tuple(Column(*pair) for pair in columns[name])
+            before = CapturedRelation(Relation(name, old), "", "", ())
+            rows = Held(row_schema(before), None, files).restore(notes).read()
+            fitted = Held(row_schema(captured[name])).plus(_refit(rows, old, captured[name]))
+            result[name] = fitted.snapshot()[1]
+    return result
+
+
+def _refit(rows: pa.Table, old: Sequence[Column], captured: CapturedRelation) -> pa.Table:
+    schema = row_schema(captured)
+    found = {column: position for position, column in enumerate(old)}
+    place = {
+        found[column]: position
+        for position, column in enumerate(captured.relation.schema)
+        if column in found
+    }
+    new = [p for p in range(len(captured.relation.schema)) if p not in place.values()]
+    columns = {name: rows[name] for name in rows.column_names if not name[1:].isdigit()}
+    for name in ("toast", "missing", "unfit"):
+        moved = [_moved(positions, place) for positions in rows[name].to_pylist()]
+        columns[name] = pa.array(moved, schema.field(name).type)
+    if new:
+        lists = zip(columns["missing"].to_pylist(), rows["op"].to_pylist(), strict=True)
+        lacking = [had if op == "t" else sorted([*(had or ()), *new]) for had, op in lists]
+        columns["missing"] = pa.array(lacking, schema.field("missing").type)
+    for side in "ba":
+        for before, position in place.items():
+            columns[f"{side}{position}"] = rows[f"{side}{before}"]
+        for position in new:
+            kind = schema.field(f"{side}{position}").type
+            columns[f"{side}{position}"] = pa.nulls(rows.num_rows, kind)
+    return pa.table([columns[field.name] for field in schema], schema=schema)
+
+
+def _moved(positions: list[int] | None, place: Mapping[int, int]) -> list[int] | None:
+    """Positions in a list of before, without the columns that are gone."""
+    return sorted(place[p] for p in positions or () if p in place) or None

@@ -1,0 +1,252 @@
+"""All view manager modes, and the fence: which level each gives in which scenario.
+
+The fence is strobe-family's figure 9.3, as data, with the modes of the other papers added. It says what
+is true and tight: the simulator finds no history below the level stated, and one below the next.
+"single", "local" and "global" are the figure's scenarios over several sources, "one-single" and
+"one-local" the same over one source, its single source column. A level in the figure holds for less
+demanding scenarios too.
+
+What a mode is given differs: the published algorithms are told what their papers say they are told.
+Strobe and C-Strobe get each update by itself, T-Strobe and C-TStrobe each source's transactions, G-Strobe
+and the modes made here global transactions too. This is `numbering`, how the integrator numbers for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Literal
+
+from streaming.algebra.operators import Operators, Positions
+from streaming.errors import FrescoError
+from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.levels import Level
+
+Scene = Literal["one-single", "one-local", "single", "local", "global"]
+"""A column of the fence."""
+SCENES: tuple[Scene, ...] = ("one-single", "one-local", "single", "local", "global")
+Numbering = Literal["event", "local", "joined", "apart"]
+"""What gets a number: each row change (`transactions: per-event`); each local transaction, parts of
+global ones unknown; a global transaction as a whole; its parts, each tagged with it."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What managers may be given beside their view.
+
+    Attributes:
+        keys: the primary key's positions in each relation, () where there is none.
+        settings: numbers by name, of those that the mode's `settings` list.
+    """
+
+    keys: Mapping[str, Positions] = field(default_factory=dict)
+    settings: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ModeInfo:
+    """A mode.
+
+    Attributes:
+        manager: module and class in this package; the module is imported when first needed.
+        asks: it asks the sources.
+        exact: it compensates for any source state, so its answers need not be in order (DESIGN 7).
+        keyed: the view must have keys of all its relations, each row one derivation.
+        numbering: see above.
+        complete_lists: its lists are complete, so that the merge may be SPA.
+        levels: the fence's row; a scene that lacks is refused when the view is made.
+        reason: why it gives no more, where it gives less than complete.
+        settings: what `Options.settings` may set, with its value where it does not.
+    """
+
+    manager: str
+    asks: bool
+    numbering: Numbering
+    complete_lists: bool
+    levels: Mapping[Scene, Level]
+    reason: str = ""
+    exact: bool = False
+    keyed: bool = False
+    settings: Mapping[str, int] = field(default_factory=dict)
+
+    def make(self, spec: ViewSpec, operators: Operators[Any], options: Options) -> Any:
+        """The manager of a view.
+
+        Raises:
+            FrescoError: the mode cannot maintain such a view.
+        """
+        module, _, name = self.manager.partition(":")
+        made = getattr(import_module(f"streaming.viewmanagers.{module}"), name)
+        arguments: dict[str, Any] = {**self.settings}
+        arguments |= {k: v for k, v in options.settings.items() if k in self.settings}
+        if self.keyed:
+            arguments["keys"] = options.keys
+        return made(spec, operators, **arguments)
+
+
+def _row(*levels: Level | None) -> dict[Scene, Level]:
+    """A row of the fence, its cells in the order of `SCENES`."""
+    return {s: level for s, level in zip(SCENES, levels, strict=True) if level is not None}
+
+
+_NONE, _CONVERGENT, _WEAK = Level.NONE, Level.CONVERGENT, Level.WEAK
+_STRONG, _COMPLETE_N, _COMPLETE = Level.STRONG, Level.COMPLETE_N, Level.COMPLETE
+
+
+MODES: dict[str, ModeInfo] = {
+    "replica": ModeInfo(
+        manager="replica:ReplicaManager",
+        asks=False,
+        numbering="joined",
+        complete_lists=True,
+        levels=_row(_COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE),
+    ),
+    "compensating": ModeInfo(
+        manager="compensating:CompensatingManager",
+        asks=True,
+        exact=True,
+        numbering="joined",
+        complete_lists=True,
+        levels=_row(_COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE),
+    ),
+    "sweep": ModeInfo(
+        manager="sweep:SweepManager",
+        asks=True,
+        numbering="joined",
+        complete_lists=True,
+        levels=_row(_COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE),
+    ),
+    "recompute": ModeInfo(
+        manager="recompute:RecomputeManager",
+        asks=True,
+        exact=True,
+        numbering="joined",
+        complete_lists=False,
+        levels=_row(_STRONG, _STRONG, _STRONG, _STRONG, _STRONG),
+        reason="it looks at the sources at its refresh points only",
+        settings={"every": 1},
+    ),
+    "eca": ModeInfo(
+        manager="eca:EcaManager",
+        asks=True,
+        numbering="joined",
+        complete_lists=False,
+        levels=_row(_STRONG, _STRONG, None, None, None),
+        reason="COLLECT is applied when UQS is empty, for all updates since; it compensates for one"
+        " source's order only",
+        settings={"gate": 1},
+    ),
+    "strobe": ModeInfo(
+        manager="strobe:Strobe",
+        asks=True,
+        keyed=True,
+        numbering="event",
+        complete_lists=False,
+        levels=_row(_STRONG, _CONVERGENT, _STRONG, _CONVERGENT, _CONVERGENT),
+        reason="it takes each update by itself and applies AL when UQS is empty",
+        settings={"gate": 1, "grouped": 1, "from_view": 0},
+    ),
+    "t_strobe": ModeInfo(
+        manager="strobe:Strobe",
+        asks=True,
+        keyed=True,
+        numbering="local",
+        complete_lists=False,
+        levels=_row(_STRONG, _STRONG, _STRONG, _STRONG, _WEAK),
+        reason="it knows the transactions of each source by itself and applies AL when UQS is empty",
+        settings={"gate": 1, "grouped": 1, "from_view": 0},
+    ),
+    "g_strobe": ModeInfo(
+        manager="g_strobe:GStrobe",
+        asks=True,
+        keyed=True,
+        numbering="apart",
+        complete_lists=False,
+        levels=_row(_STRONG, _STRONG, _STRONG, _STRONG, _STRONG),
+        reason="it applies AL when UQS is empty, for all transactions since",
+        settings={"gate": 1, "grouped": 1, "from_view": 0},
+    ),
+    "c_strobe": ModeInfo(
+        manager="c_strobe:CStrobe",
+        asks=True,
+        keyed=True,
+        numbering="event",
+        complete_lists=True,
+        levels=_row(_COMPLETE, _CONVERGENT, _COMPLETE, _CONVERGENT, _CONVERGENT),
+        reason="it takes each update by itself",
+        settings={"grouped": 1, "from_view": 0},
+    ),
+    "c_tstrobe": ModeInfo(
+        manager="c_strobe:CStrobe",
+        asks=True,
+        keyed=True,
+        numbering="local",
+        complete_lists=True,
+        levels=_row(_COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE, _WEAK),
+        reason="it knows the transactions of each source by itself",
+        settings={"grouped": 1, "from_view": 0},
+    ),
+    "c_strobe_k": ModeInfo(
+        manager="c_strobe:CStrobe",
+        asks=True,
+        keyed=True,
+        numbering="event",
+        complete_lists=False,
+        levels=_row(_COMPLETE_N, _CONVERGENT, _COMPLETE_N, _CONVERGENT, _CONVERGENT),
+        reason="it brings the view forward by `period` updates at a time",
+        settings={"period": 2, "grouped": 1, "from_view": 0},
+    ),
+    "c_tstrobe_k": ModeInfo(
+        manager="c_strobe:CStrobe",
+        asks=True,
+        keyed=True,
+        numbering="local",
+        complete_lists=False,
+        levels=_row(_COMPLETE_N, _COMPLETE_N, _COMPLETE_N, _COMPLETE_N, _WEAK),
+        reason="it brings the view forward by `period` transactions of single sources at a time",
+        settings={"period": 2, "grouped": 1, "from_view": 0},
+    ),
+    "naive": ModeInfo(
+        manager="naive:NaiveManager",
+        asks=True,
+        numbering="joined",
+        complete_lists=True,
+        levels=_row(_NONE, _NONE, _NONE, _NONE, _NONE),
+        reason="an answer that has seen later updates is taken as it is",
+    ),
+}
+
+
+def refuse_level(mode: str, scene: Scene, asked: Level) -> None:
+    """Raise where a mode cannot give a level in a scenario (strobe-family, figure 9.3).
+
+    Raises:
+        FrescoError: MODE_SCENARIO or MODE_LEVEL, with the reason and the modes that can.
+    """
+    info = MODES[mode]
+    best = info.levels.get(scene)
+    if best is not None and asked <= best:
+        return
+    able = [name for name, one in MODES.items() if one.levels.get(scene, Level.NONE) >= asked]
+    where = f"mode {mode}, {SCENE_TEXTS[scene]}"
+    todo = f"use {' or '.join(able)}" if able else "ask for a lower level"
+    if best is None:
+        raise FrescoError(
+            "MODE_SCENARIO", f"{mode} is not for this: {info.reason}", where=where, todo=todo
+        )
+    raise FrescoError(
+        "MODE_LEVEL",
+        f"{mode} gives {best.text} consistency here, not {asked.text}: {info.reason}",
+        where=where,
+        todo=todo,
+    )
+
+
+SCENE_TEXTS: dict[Scene, str] = {
+    "one-single": "one source, each update a transaction",
+    "one-local": "one source with transactions",
+    "single": "several sources, each update a transaction",
+    "local": "several sources with transactions of their own",
+    "global": "transactions over several sources",
+}

@@ -1,0 +1,62 @@
+"""Where a view must stop because of its input: the first taint of something it reads (DESIGN 11).
+
+A taint of a whole relation says that rows of it are lacking, and concerns every view that scans it.
+A taint of columns says that they are NULL from its number on, whatever they are at the source; it
+concerns the views that read one of them, because all others see the same rows as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from streaming.algebra.evaluator import ViewError
+from streaming.messages import Control, Updates
+
+
+def refuse_tainted(reads: Mapping[str, frozenset[int]], messages: Iterable[Updates]) -> None:
+    """Raise at the first number that is tainted in what a view reads.
+
+    Args:
+        reads: the view's relations and the columns it reads of each (`scans.columns_read`).
+
+    Raises:
+        ViewError: VIEW_INPUT_DAMAGED, VIEW_COLUMN_CHANGED.
+    """
+    found = [
+        control
+        for updates in messages
+        for control in updates.controls
+        if control.kind == "tainted" and _concerns(control, reads)
+    ]
+    if found:
+        number = min(control.number for control in found)
+        raise _error(number, [control for control in found if control.number == number])
+
+
+def _concerns(control: Control, reads: Mapping[str, frozenset[int]]) -> bool:
+    read = reads.get(control.relation)
+    return read is not None and (not control.columns or not read.isdisjoint(control.columns))
+
+
+def _error(number: int, controls: list[Control]) -> ViewError:
+    """The error of all taints under one number; that of a whole relation says the most."""
+    whole = [control for control in controls if not control.columns]
+    if whole:
+        relation = whole[0].relation
+        return ViewError(
+            "VIEW_INPUT_DAMAGED",
+            f"transaction {number} has records of {relation} that cannot be decoded",
+            where=f"{relation}, number {number}",
+            todo="see `fresco status` for topic, partition and offset; mend the "
+            "source's records, then rebuild the view",
+            number=number,
+        )
+    places = dict.fromkeys(control.where for control in controls)
+    return ViewError(
+        "VIEW_COLUMN_CHANGED",
+        "; ".join(control.what for control in controls),
+        where=f"{controls[0].relation}, number {number}; {'; '.join(places)}",
+        todo="write the view's SQL for the table as it is now, then `fresco view drop` the view and "
+        "`fresco view add` it again; views that do not read the column go on",
+        number=number,
+    )

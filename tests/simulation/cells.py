@@ -1,0 +1,137 @@
+"""The cells of the fence as cases, and many histories of a case on all cores.
+
+Set FRESCO_HISTORIES for more histories per cell than a test run has time for (`make simulate`).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, replace
+
+from streaming.simulator.case import Case, Scenario
+from streaming.simulator.judging import holds
+from streaming.simulator.pipeline import simulate
+from streaming.viewmanagers.levels import Level
+from streaming.viewmanagers.modes import MODES, SCENES, Scene
+
+HISTORIES = int(os.environ.get("FRESCO_HISTORIES", "3000"))
+CHUNK = 250
+PROCESSES = 2
+
+
+def case_of(mode: str, scene: Scene) -> Case:
+    """A cell's case: several transactions in a message, so that a strong manager takes them as one.
+
+    Complete-N is asked of messages that end with a block.
+    """
+    scenario: Scenario = scene.removeprefix("one-")  # type: ignore[assignment]
+    sources = 1 if scene.startswith("one-") else 3
+    case = Case((mode,), scenario, sources=sources, batch=4, vary=True)
+    period = MODES[mode].settings.get("period")
+    if period is None:
+        return case
+    return replace(
+        case, batch=period, vary=False, no_ops=0.0, options=(("every", period), ("period", period))
+    )
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A mode in a scenario, and the level that the fence states."""
+
+    mode: str
+    scene: Scene
+    level: Level
+
+    @property
+    def case(self) -> Case:
+        return case_of(self.mode, self.scene)
+
+    @property
+    def name(self) -> str:
+        return f"{self.mode}-{self.scene}-{self.level.text}"
+
+
+CELLS = [
+    Cell(mode, scene, info.levels[scene])
+    for mode, info in MODES.items()
+    for scene in SCENES
+    if scene in info.levels
+]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a stretch of seeds came to.
+
+    Attributes:
+        below: (seed, what) of histories that have not the level, or that a machine refused.
+    """
+
+    below: tuple[tuple[int, str], ...] = ()
+
+
+def judged(case: Case, level: Level, seeds: range) -> Found:
+    """All histories of the seeds."""
+    below = []
+    for seed in seeds:
+        try:
+            if not holds(case, simulate(case, seed), level):
+                below.append((seed, f"below {level.text}"))
+        except Exception as error:
+            below.append((seed, f"{type(error).__name__}: {error}"[:300]))
+    return Found(tuple(below))
+
+
+class Runner:
+    """Runs histories on all cores; what is equal is run once."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("fork")
+        self.pool = ProcessPoolExecutor(PROCESSES, mp_context=context)
+        self._asked: dict[object, list[Future[Found]]] = {}
+
+    def ask(self, case: Case, level: Level, histories: int) -> None:
+        """Begin to run a case's histories."""
+        key = effect(case, level, histories)
+        if key not in self._asked:
+            self._asked[key] = [
+                self.pool.submit(judged, case, level, range(n, min(n + CHUNK, histories)))
+                for n in range(0, histories, CHUNK)
+            ]
+
+    def below(self, case: Case, level: Level, histories: int) -> list[tuple[int, str]]:
+        """The seeds, ascending, whose histories have not the level."""
+        self.ask(case, level, histories)
+        found = self._asked[effect(case, level, histories)]
+        return [each for future in found for each in future.result().below]
+
+    def close(self) -> None:
+        self.pool.shutdown(cancel_futures=True)
+
+
+def effect(case: Case, level: Level, histories: int) -> object:
+    """What makes two cases different: where every update is a transaction, every numbering is one."""
+    info = [MODES[mode] for mode in case.modes]
+    numbering = None if case.scenario == "single" else [one.numbering for one in info]
+    made = [(one.manager, tuple(one.settings.items())) for one in info]
+    return repr((replace(case, modes=()), made, numbering, level, histories))
+
+
+def report(case: Case, below: list[tuple[int, str]], histories: int) -> str:
+    """What a failing test says: how many, and how to replay the first."""
+    if not below:
+        return ""
+    seed, what = below[0]
+    return f"{len(below)} of {histories} histories; seed {seed}: {what}; case {case}"
+
+
+def increasing(most: int) -> Iterator[range]:
+    """Stretches of seeds for a search, longer and longer."""
+    first, length = 0, 20
+    while first < most:
+        yield range(first, min(first + length, most))
+        first, length = first + length, length * 2

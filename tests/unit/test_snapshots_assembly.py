@@ -1,0 +1,63 @@
+"""Initial snapshots put together: number 0, late rows, a snapshot begun again or repeated."""
+
+from __future__ import annotations
+
+import pytest
+
+from streaming.errors import FrescoError
+from tests.intakeworld import insert, make, net, row, snapshot_of, spoiled
+from tests.sourcelog import SourceLog, Topics
+
+
+def test_number_0_waits_until_every_row_of_every_snapshot_is_in() -> None:
+    log, topics, intake = SourceLog("north"), Topics(), make(snapshot=True)
+    *rows, last = snapshot_of(log, {"account": 2, "entry": 0})
+    late = rows.pop(1)
+    early = [*rows, last, *log.commit([insert("entry", 5)])]
+    result = intake.step(topics.batch(early), 0)
+    assert (result.first, result.last) == (0, -1) and result.open_snapshots == ("north",)
+    assert result.held == 1
+    result = intake.step(topics.batch([late]), 0)
+    assert (result.first, result.last) == (0, 1)
+    assert net(result) == {
+        (0, "north.account"): {(0, "a"): 1, (1, "a"): 1},
+        (1, "north.entry"): {(5, "a"): 1},
+    }
+
+
+def test_a_snapshot_begun_again_before_it_was_closed_counts_once() -> None:
+    log, topics, intake = SourceLog("north"), Topics(), make(snapshot=True)
+    broken = snapshot_of(log, {"account": 2, "entry": 1})[:2]
+    intake.step(topics.batch([log.note("STARTED"), *broken]), 0)
+    log.lsn += 100
+    result = intake.step(topics.batch(snapshot_of(log, {"account": 1, "entry": 1})), 0)
+    assert net(result) == {
+        (0, "north.account"): {(0, "a"): 1},
+        (0, "north.entry"): {(0, "a"): 1},
+    }
+
+
+def test_oddity_5_a_second_snapshot_is_refused_with_its_place_and_changes_nothing() -> None:
+    log, topics, intake = SourceLog("north"), Topics(), make(snapshot=True)
+    intake.step(topics.batch(snapshot_of(log, {"account": 1, "entry": 0})), 0)
+    before = intake.snapshot()
+    again = log.row("account", "r", None, row(0))
+    assert intake.step(topics.batch([again]), 0).last == 0, "the same snapshot's row, repeated"
+    log.lsn += 100
+    with pytest.raises(FrescoError) as refused:
+        intake.step(topics.batch([log.row("account", "r", None, row(0))]), 0)
+    assert refused.value.code == "SOURCE_SNAPSHOT_REPEATED"
+    assert refused.value.where == "topic north.public.account, partition 0, offset 2"
+    assert intake.snapshot() == before
+
+
+def test_an_undecodable_snapshot_row_taints_number_0() -> None:
+    log = SourceLog("north")
+    first, *rest = snapshot_of(log, {"account": 2, "entry": 0})
+    result = make(snapshot=True).step(Topics().batch([spoiled(first), *rest]), 0)
+    assert result.last == 0 and result.tainted == {0: ("north.account",)}
+
+
+def test_a_source_without_snapshot_starts_empty() -> None:
+    result = make(snapshot=False).step(Topics().batch([]), 0)
+    assert (result.first, result.last) == (0, 0) and result.updates == {}

@@ -5,13 +5,15 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SECONDS ?= 60
 DIR ?=
+HISTORIES ?= 100000
 
-.PHONY: help setup java jars demo test test-service test-rest check bench clean
+.PHONY: help setup java jars demo test test-service test-rest check simulate bench clean
 
 help:
 	@echo "make demo   the main job on an embedded stack (SECONDS=60, DIR=where to keep the tables)"
 	@echo "make test   every check and test"
 	@echo "make check  ruff, mypy, unit and golden tests only"
+	@echo "make simulate  HISTORIES=100000 random histories for each mode and scenario"
 	@echo "make bench  measures this machine and writes bench/results"
 
 $(READY): pyproject.toml constraints.txt
@@ -37,6 +39,9 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/unit tests/golden
 
+simulate: setup
+	FRESCO_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest --timeout=0 tests/simulation/test_fence.py
+
 test: jars
 	$(BIN)/ruff check streaming tests bench
 	$(BIN)/ruff format --check streaming tests bench
@@ -48,7 +53,7 @@ test-service:
 	$(BIN)/python -m pytest tests/service
 
 test-rest:
-	$(BIN)/python -m pytest tests/golden tests/unit tests/properties tests/spark
+	$(BIN)/python -m pytest tests/golden tests/unit tests/properties tests/simulation tests/spark
 
 bench: jars
 	$(BIN)/python -m bench.run

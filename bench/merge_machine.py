@@ -1,70 +1,133 @@
-"""Transactions per second through the merge machine, and what it keeps (DESIGN 5, 15).
+"""Transactions per second through the merge machine alone, and what it keeps (DESIGN 5, 15).
 
-Run: python -m bench.merge_machine [--long]. Messages are made before the clock starts, and it
-counts CPU time: the machine is pure. Two loads with ten complete views: one REL set for all
-("equal"), and no two neighbours alike ("mixed"); lists of 10,000 numbers. `--long` goes up to 10^7
-transactions, 10^6 of the mixed load.
+Run: python -m bench.merge_machine [--long]. Messages are made before the clock starts, and it counts CPU
+time: the machine is pure. Ten views, lists of 10,000 numbers, a cut after each 10,000. Loads:
+
+* equal: one REL set for all numbers, in one run;
+* cycled: six REL sets in turn, no two neighbours alike;
+* random: any of the 1,023 REL sets, no two neighbours alike;
+* PA: the random load, all lists complete, under PA; strong: lists of 100 numbers that are not.
+
+`--long` goes up to 10^7 transactions and writes results/merge_machine.md.
 """
 
 from __future__ import annotations
 
+import os
+import platform
+import random
+import resource
 import sys
 import time
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Literal
 
 from streaming.merge.machine import MergeMachine
 from streaming.messages import ActionList, Rel, RelRun, Rows
 
 VIEWS = tuple(f"view{n}" for n in range(10))
 BLOCK = 10_000
+SIX = tuple(VIEWS[: 5 + n % 2 * 5] if n % 3 else VIEWS[3:] for n in range(6))
+RESULT = Path(__file__).parent / "results" / "merge_machine.md"
 
 
-def messages(start: int, mixed: bool) -> list[Rel | ActionList]:
-    """One cut: REL for a block of numbers and one list per view."""
+@dataclass(frozen=True)
+class Load:
+    """A load.
+
+    Attributes:
+        sets: the REL sets in turn; () for one set in one run.
+        size: numbers in a list.
+        top: measured up to 10^top transactions, with --long.
+    """
+
+    name: str
+    sets: tuple[tuple[str, ...], ...] = ()
+    algorithm: Literal["spa", "pa"] = "spa"
+    size: int = BLOCK
+    complete: bool = True
+    top: int = 7
+
+
+def drawn(count: int) -> tuple[tuple[str, ...], ...]:
+    """REL sets from a seed, each another than the one before it, the last another than the first."""
+    rng = random.Random(1)
+    sets: list[tuple[str, ...]] = []
+    while len(sets) < count:
+        found = tuple(view for view in VIEWS if rng.random() < 0.5)
+        if found and (not sets or found not in (sets[-1], sets[0])):
+            sets.append(found)
+    return tuple(sets)
+
+
+RANDOM = drawn(4_999)
+LOADS = (
+    Load("equal"),
+    Load("cycled", SIX, top=6),
+    Load("random", RANDOM),
+    Load("PA", RANDOM, "pa", top=6),
+    Load("strong", RANDOM, "pa", size=100, complete=False, top=5),
+)
+
+
+def messages(load: Load, start: int) -> list[Rel | ActionList]:
+    """One cut: REL for a block of numbers and each view's lists."""
     last = start + BLOCK - 1
-    if mixed:
-        sets = [VIEWS[: 5 + n % 2 * 5] if n % 3 else VIEWS[3:] for n in range(6)]
+    sets = load.sets
+    runs = (RelRun(first=start, last=last, views=VIEWS),)
+    if sets:
         runs = tuple(
-            RelRun.model_construct(first=n, last=n, views=sets[n % 6], idle=())
+            RelRun.model_construct(first=n, last=n, views=sets[n % len(sets)], idle=())
             for n in range(start, last + 1)
         )
-    else:
-        runs = (RelRun(first=start, last=last, views=VIEWS),)
-    rel = Rel.model_construct(group="g", first=start, last=last, runs=runs, committed_ms=last)
+    rel = Rel.model_construct(
+        group="g", first=start, last=last, runs=runs, positions={}, committed_ms=last, released=()
+    )
     lists = [
-        ActionList(group="g", view=view, first=start, last=last, delta=Rows(rows=1, path="p"))
+        ActionList(
+            group="g",
+            view=view,
+            first=first,
+            last=first + load.size - 1,
+            complete=load.complete,
+            delta=Rows(rows=1, path="p"),
+        )
+        for first in range(start, last + 1, load.size)
         for view in VIEWS
     ]
     return [rel, *lists]
 
 
-def blocks(count: int, mixed: bool) -> Iterator[list[Rel | ActionList]]:
+def blocks(load: Load, count: int) -> Iterator[list[Rel | ActionList]]:
     """The load, block by block, so that it needs no memory of its own."""
     for start in range(0, count, BLOCK):
-        yield messages(start, mixed)
+        yield messages(load, start)
 
 
-def measure(count: int, mixed: bool) -> tuple[float, int, int]:
-    """(seconds, bytes kept at the end, bytes of the snapshot)."""
-    merge = MergeMachine("g", VIEWS)
+def measure(load: Load, count: int) -> tuple[float, int]:
+    """(CPU seconds, bytes of the snapshot at the end)."""
+    merge = MergeMachine("g", VIEWS, load.algorithm)
     seconds = 0.0
-    for block in blocks(count, mixed):
+    for block in blocks(load, count):
         begin = time.process_time()
         for message in block:
             merge.handle(message)
         merge.take_batch()
         seconds += time.process_time() - begin
     assert merge.frontier == count - 1
-    return seconds, kept(mixed, count), len(str(merge.snapshot()))
+    return seconds, len(str(merge.snapshot()))
 
 
-def kept(mixed: bool, count: int) -> int:
-    """Bytes that the machine holds after a load (measured apart: tracing is slow)."""
+def kept(load: Load, count: int) -> int:
+    """Bytes that the machine holds after a load, 20 blocks at most (measured apart: it is slow)."""
     tracemalloc.start()
-    merge = MergeMachine("g", VIEWS)
+    merge = MergeMachine("g", VIEWS, load.algorithm)
     base = tracemalloc.get_traced_memory()[0]
-    for block in blocks(min(count, 20 * BLOCK), mixed):
+    for block in blocks(load, min(count, 20 * BLOCK)):
         for message in block:
             merge.handle(message)
         merge.take_batch()
@@ -75,16 +138,42 @@ def kept(mixed: bool, count: int) -> int:
 
 
 def main() -> None:
-    """Prints the table."""
+    """Prints the table; writes it with --long."""
     long = "--long" in sys.argv
-    print(
-        f"{'load':<8}{'transactions':>14}{'per CPU second':>16}{'kept bytes':>12}{'snapshot':>10}"
+    lines = [
+        "| load | transactions | CPU s | transactions/CPU s | peak RSS MB | kept bytes | snapshot |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    print("\n".join(lines))
+    for load in LOADS:
+        for count in (10**power for power in range(4, (load.top if long else 5) + 1)):
+            seconds, saved = measure(load, count)
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            held = f"{kept(load, count):,}" if count < 10**6 and load.complete else ""
+            lines.append(
+                f"| {load.name} | {count:,} | {seconds:.2f} | {count / seconds:,.0f} "
+                f"| {peak:.0f} | {held} | {saved:,} |"
+            )
+            print(lines[-1], flush=True)
+    if long:
+        RESULT.write_text(report(lines), encoding="utf-8")
+
+
+def report(lines: list[str]) -> str:
+    """The table with what it says and where it was measured."""
+    parts = (__doc__ or "").strip().split("\n\n")
+    return "\n\n".join(
+        [
+            f"# Merge machine alone, {date.today()}",
+            f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, one "
+            "process, other processes on the machine. "
+            + " ".join(parts[1].split("--long]. ")[1].split()),
+            parts[2],
+            "\n".join(lines),
+            "Peak RSS is the process's since it began, the block of messages that is being measured "
+            "included; kept is what the machine alone holds after the load.\n",
+        ]
     )
-    for mixed, top in ((False, 7 if long else 6), (True, 6 if long else 5)):
-        for count in (10**power for power in range(4, top + 1)):
-            seconds, held, saved = measure(count, mixed)
-            name = "mixed" if mixed else "equal"
-            print(f"{name:<8}{count:>14,}{count / seconds:>16,.0f}{held:>12,}{saved:>10,}")
 
 
 if __name__ == "__main__":

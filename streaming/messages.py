@@ -105,10 +105,6 @@ class ViewChange(Frozen):
     every: int | None = None
 
 
-def _empty(value: tuple[object, ...]) -> bool:
-    return not value
-
-
 class SourceLog(Frozen):
     """What became of one source's transactions: one entry for each, in the source's order.
 
@@ -150,10 +146,10 @@ class Updates(Frozen):
     runs: tuple[RelRun, ...]
     relations: dict[str, Rows]
     controls: tuple[Control, ...] = ()
-    logs: dict[str, SourceLog] = Field(default_factory=dict)
-    delivered: dict[str, int] = Field(default_factory=dict)
-    parts: tuple[GlobalPart, ...] = ()
-    rel: tuple[Rel | ViewChange, ...] = Field(default=(), exclude_if=_empty)
+    logs: dict[str, SourceLog] = Field(default_factory=dict, exclude_if=not_)
+    delivered: dict[str, int] = Field(default_factory=dict, exclude_if=not_)
+    parts: tuple[GlobalPart, ...] = Field(default=(), exclude_if=not_)
+    rel: tuple[Rel | ViewChange, ...] = Field(default=(), exclude_if=not_)
 
 
 class ActionList(Frozen):
@@ -173,7 +169,7 @@ class ActionList(Frozen):
     last: int
     complete: bool = True
     delta: Rows | None = None
-    rel: tuple[Rel | ViewChange, ...] = Field(default=(), exclude_if=_empty)
+    rel: tuple[Rel | ViewChange, ...] = Field(default=(), exclude_if=not_)
 
 
 class Suspend(Frozen):

@@ -48,7 +48,9 @@ class ViewNode:
         if mode == REPLICA:
             self.inner = ReplicaNode(self.spec, operators, [])
         else:
-            self.inner = AskingNode(MODES[mode], self.spec, operators, Options())
+            mode, _, every = mode.partition(" every ")
+            options = Options(settings={"every": int(every)} if every else {})
+            self.inner = AskingNode(MODES[mode], self.spec, operators, options)
         self.statements: list[SourceQuery[Numbered]] = []
 
     def _mediator(self) -> Mediator[Numbered]:
@@ -149,9 +151,7 @@ class Views:
         message = self.channels[sender, receiver].pop(0)
         return self.took(receiver, self.nodes[receiver].handle(message))
 
-    def took(
-        self, name: str, sent: list[ActionList | Suspend]
-    ) -> list[ActionList | Suspend]:
+    def took(self, name: str, sent: list[ActionList | Suspend]) -> list[ActionList | Suspend]:
         """What a view sends is on its way to its children."""
         self.lists[name] += sent
         for child, tree in self.trees.items():

@@ -1,32 +1,44 @@
 """Merge groups: which views move together (MVC 6.1 and 6.2; DESIGN 5, Groups).
 
 `single` puts all views in one group, so that every source transaction is whole at every reader.
-`disjoint` splits them into the connected components of "shares a base relation"; `spans` keep relations
-together that transactions update together.
+`disjoint` splits them into the connected components of "shares a base relation". `atomic` splits further,
+into PyCo's atomic groups (ryco-pyco 4): each view is at one state of each of its bases, but groups that
+read the same base may show different ones. `spans` keep relations together that transactions update
+together. Views over views inherit what they are made of, so only `atomic` parts a view from its parent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from streaming.integrator.pyco import pyco, view_graph
+
+Grouping = Literal["single", "disjoint", "atomic"]
 
 
 @dataclass(frozen=True)
 class Group:
-    """A merge group: its views and all base relations they use, both sorted."""
+    """A merge group: its views and all base relations they use, both sorted.
+
+    Attributes:
+        virtual_bases: views of other groups that its views scan: their lists come from there, and its
+            updates' REL must name them too.
+    """
 
     name: str
     views: tuple[str, ...]
     relations: tuple[str, ...]
+    virtual_bases: tuple[str, ...] = ()
 
 
 def merge_groups(
     views: Mapping[str, Iterable[str]],
-    grouping: Literal["single", "disjoint"] = "single",
+    grouping: Grouping = "single",
     spans: Sequence[Sequence[str]] = (),
     name: str = "main",
-    apart: Collection[str] = (),
+    scans: Mapping[str, Iterable[str]] | None = None,
 ) -> tuple[Group, ...]:
     """The merge groups of a pipeline.
 
@@ -34,16 +46,35 @@ def merge_groups(
         views: view -> base relations it uses, directly or through other views.
         grouping: see above.
         spans: sets of relations that stay in one group (`transactions_span`).
-        name: of the single group; a disjoint one is called `<name>_<its first view>`.
-        apart: views with a group each: convergent ones, which no other should wait for (MVC 6.3).
+        name: of the single group; another is called `<name>_<its first view>`.
+        scans: for `atomic`, view -> the relations and views that it scans itself; by default `views`.
     """
-    if alone := sorted(view for view in views if view in apart):
-        rest = {view: used for view, used in views.items() if view not in apart}
-        own = [Group(f"{name}_{v}", (v,), tuple(sorted(set(views[v])))) for v in alone]
-        return (*(merge_groups(rest, grouping, spans, name) if rest else ()), *own)
+    used = {view: frozenset(found) for view, found in views.items()}
     if grouping == "single":
-        relations = sorted({r for used in views.values() for r in used})
-        return (Group(name, tuple(sorted(views)), tuple(relations)),)
+        relations = sorted({r for found in used.values() for r in found})
+        return (Group(name, tuple(sorted(used)), tuple(relations)),)
+    scanned = used if scans is None else scans
+    graph = view_graph({view: sorted(scanned[view]) for view in sorted(used)})
+    parts: Iterable[Iterable[str]]
+    if grouping == "disjoint":
+        parts = _components(used, spans)
+    else:
+        parts = pyco(graph, [[v for v in used if used[v] & set(span)] for span in spans])
+    return tuple(
+        Group(
+            f"{name}_{min(part)}",
+            tuple(sorted(part)),
+            tuple(sorted({r for view in part for r in used[view]})),
+            tuple(sorted(graph.group_bases(part) & used.keys())),
+        )
+        for part in sorted(map(frozenset, parts), key=min)
+    )
+
+
+def _components(
+    used: Mapping[str, frozenset[str]], spans: Sequence[Sequence[str]]
+) -> Iterable[Iterable[str]]:
+    """The connected components of "shares a base relation"."""
     parent: dict[str, str] = {}
 
     def root(item: str) -> str:
@@ -53,21 +84,21 @@ def merge_groups(
             item = parent[item]
         return item
 
-    for together in [*views.values(), *spans]:
+    for together in [*used.values(), *spans]:
         names = sorted(together)
         for relation in names:
             parent[root(relation)] = root(names[0])
     members: dict[str, list[str]] = {}
-    for view in sorted(views):
-        used = sorted(views[view])
-        members.setdefault(root(used[0]) if used else f" {view}", []).append(view)
+    for view, found in used.items():
+        members.setdefault(root(min(found)) if found else f" {view}", []).append(view)
+    return members.values()
+
+
+def groups_apart(views: Mapping[str, Iterable[str]], name: str = "main") -> tuple[Group, ...]:
+    """A group for each view: convergent ones, which no other view should wait for (MVC 6.3)."""
     return tuple(
-        Group(
-            f"{name}_{inside[0]}",
-            tuple(inside),
-            tuple(sorted({r for view in inside for r in views[view]})),
-        )
-        for inside in members.values()
+        Group(f"{name}_{view}", (view,), tuple(sorted(set(used))))
+        for view, used in sorted(views.items())
     )
 
 

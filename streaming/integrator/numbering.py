@@ -57,6 +57,8 @@ def order(window: Window, keys: Keys) -> list[Item]:
     Returns:
         Runs and units; units of more than one global transaction are knots.
     """
+    if not window.parts and not window.skip:
+        return [Run(source, first, last) for source, (first, last) in sorted(window.logs.items())]
     units = components(window.parts)
     heads = _Heads(window, units)
     items = heads.walk()

@@ -6,18 +6,27 @@ ways in two orders. A group's bases are the parents of its views that are not it
 views of other groups (virtual bases). It is valid when they are independent, no two having a base in
 common (definitions 7 and 8), and atomic when it cannot be split into valid groups (definition 10).
 
-The partition is the least one closed under lemma 6: a group with two dependent group-bases must take
-both in. (Take in one of them, and what it is made of is dependent on the other, down to the common
-base.) What must be taken in does not depend on the order of work, so the result is unique and has the
-most groups (theorem 2); tests compare it with all partitions of small graphs.
+The partition is the finest valid one. Let a group have two group-bases p and q with a base b in common.
+If p stays outside of a valid group around it, q must be inside (else p and q are its bases), and every
+way from b to q enters the group through p (else through another base with b); so p is an ancestor of q.
+Hence of two dependent group-bases both must be taken in, but where one is an ancestor of the other, only
+the other. Nothing else is taken in, so the result is contained in every valid partition, whatever the
+order of work: it is unique and has the most groups (theorem 2). Tests compare it with all partitions of
+small graphs.
 
-A mistake in the paper, and how it is read here. MergeGroup (figure 12) takes in the groups of all
-dependent group-bases, and InitProc gives each real base a group of its own; so a base that is dependent
-with a view is taken in too, and ties together all groups that take it in. Smallest case: P1 and P2 over
-B, V1 over B and P1, V2 over B and P2. As printed {B, P1, V1} takes in V2 and P2, one group; but {P1, V1} and
-{P2, V2} are both valid, since B alone is the group-base of each: theorem 3 does not hold. Example 6's own
-figure 11 has it right: V7 is over B1, B5 and V1, yet B1 stays outside of {V1, V7}. Here bases are never
-taken in; `internal_bases` only says where figure 11 draws them.
+Two mistakes in the paper:
+
+* Lemma 6 and MergeGroup (figure 12) always take in both of two dependent group-bases. Smallest case: P
+  over B, Q over P, V over P and Q. As printed all three are one group, but {P} and {Q, V} are valid, P
+  alone being the base of {Q, V}: theorem 3 does not hold. With real bases it is worse, because InitProc
+  makes each a group, and taking it in ties together all groups that take it in: P1 and P2 over B, V1
+  over B and P1, V2 over B and P2 become one group instead of two. Example 6's own figure 11 has it right:
+  V7 is over B1, B5 and V1, yet B1 stays outside of {V1, V7}. `internal_bases` says where that figure
+  draws bases.
+* 4.2, third relation: in a valid partition no two groups have parents in each other, "because they are
+  dependent". They need not be, not even in the atomic partition: A over B1, C over B2, X over A, B1, C,
+  Y over C, B2, A give {A, X} and {C, Y}, and each feeds the other. Nothing waits in a circle for that:
+  it is views that wait for views.
 """
 
 from __future__ import annotations
@@ -74,6 +83,14 @@ class ViewGraph:
         above = self.base_ancestors
         return {b: frozenset(s for s, bases in above.items() if b in bases) for b in self.bases}
 
+    @cached_property
+    def ancestors(self) -> Mapping[str, frozenset[str]]:
+        """All bases and views from which a view is derived, directly or not (definition 1)."""
+        found: dict[str, frozenset[str]] = dict.fromkeys(self.bases, frozenset())
+        for view in self._parents_first:
+            found[view] = frozenset(self.vpl[view]).union(*(found[p] for p in self.vpl[view]))
+        return found
+
     def dependent(self, one: str, other: str) -> bool:
         """Whether two views or bases have a base in common (definition 7)."""
         return not self.base_ancestors[one].isdisjoint(self.base_ancestors[other])
@@ -87,6 +104,12 @@ class ViewGraph:
         """DGB: the group-bases that are dependent with another one."""
         pairs = combinations(sorted(self.group_bases(group)), 2)
         return frozenset(base for pair in pairs if self.dependent(*pair) for base in pair)
+
+    def lacking(self, group: Iterable[str]) -> frozenset[str]:
+        """The group-bases that every valid group around this one takes in."""
+        pairs = combinations(sorted(self.group_bases(group)), 2)
+        either = [(p, q) for a, b in pairs if self.dependent(a, b) for p, q in ((a, b), (b, a))]
+        return frozenset(p for p, q in either if p not in self.ancestors[q])
 
     def valid(self, group: Iterable[str]) -> bool:
         """CheckGroup: all group-bases are independent (definition 8)."""
@@ -103,7 +126,10 @@ class ViewGraph:
             if view in begun:
                 way = " -> ".join([*list(begun)[list(begun).index(view) :], view])
                 raise FrescoError(
-                    "VIEW_CYCLE", f"views read each other: {way}", where=view, todo="break the circle"
+                    "VIEW_CYCLE",
+                    f"views read each other: {way}",
+                    where=view,
+                    todo="break the circle",
                 )
             begun[view] = None
             for parent in self.vpl[view]:
@@ -143,8 +169,8 @@ def pyco(
 
     def merge_group(group: frozenset[str]) -> None:
         """MergeGroup, until CheckGroup says that the group is valid."""
-        while dgb := graph.dependent_group_bases(group) & gs.keys():
-            group = group.union(*(gs[base] for base in dgb))
+        while lacking := graph.lacking(group):
+            group = group.union(*(gs[view] for view in lacking))
         gs.update(dict.fromkeys(group, group))
 
     for view in sorted(order, key=graph.level.__getitem__):
@@ -153,11 +179,8 @@ def pyco(
         members = [gs[view] for view in kept]
         if members:
             merge_group(members[0].union(*members[1:]))
-    return _settled(graph, gs, merge_group)
-
-
-def _settled(graph: ViewGraph, gs, merge_group) -> tuple[frozenset[str], ...]:
-    raise NotImplementedError
+    groups = dict.fromkeys(gs[view] for view in graph.views)
+    return tuple(groups)
 
 
 def internal_bases(

@@ -179,9 +179,8 @@ class Submission:
             return None
         reached = {shape: last for _, last, shape in spans}  # rows of one shape leave in order
         ranges = tuple(merged([(first, last) for first, last, shape in spans if shape.counts]))
-        added = tuple(
-            (self.views[shape.views[0]], first) for first, _, shape in spans if shape.joins
-        )
+        joined = [span for span in spans if span.shape.joins]
+        added = tuple(sorted((self.views[shape.views[0]], n) for n, _, shape in joined))
         parts, deltas = self._parts(vut, reached)
         self.sequence += 1
         self.since_ms = None
@@ -227,13 +226,14 @@ class Submission:
         self.ready = free
         spans = self._take_spans()
         self.ready.extend(kept)
+        self.waiting = sum(_size(transaction.spans) for transaction in self.ready)
         return spans
 
     def _take_spans(self) -> list[Span]:
         if self.batching.rows is None:
             spans = [span for transaction in self.ready for span in transaction.spans]
             self.ready.clear()
-            self.waiting -= _size(spans)
+            self.waiting = 0
             return spans
         left, spans = self.batching.rows, []
         while self.ready and left > 0:

@@ -220,8 +220,9 @@ class MergeMachine:
                 joining.append(block)
             else:
                 block = blocks[self.submission.rels.cut_after(first)]
-            block.add(first, last, shape)
-            spans.append(Span(first, last, shape))
+            span = Span(first, last, shape)
+            block.add([span])
+            spans.append(span)
         return self._add(spans, [*joining, *blocks.values()])
 
     def _add(self, spans: list[Span], blocks: list[Block]) -> list[WarehouseTransaction]:

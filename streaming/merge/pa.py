@@ -12,9 +12,29 @@ which an added view joins has every row down to its number as an earlier one.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from streaming.merge.rows import Row, Span, WarehouseTransaction
+from streaming.merge.rows import Row, Span, Stuck, WarehouseTransaction
 from streaming.merge.vut import VUT
+
+
+class Found(NamedTuple):
+    """A closure without a white cell.
+
+    Attributes:
+        limits: per column, the number down to which its rows go together.
+        whole: a list covers several of the rows as one.
+    """
+
+    limits: dict[int, int]
+    whole: bool
+
+
+class White(NamedTuple):
+    """A white cell of a closure; as long as it is white, the closure's rows cannot be applied."""
+
+    x: int
+    number: int
 
 
 def process_columns(vut: VUT, columns: Iterable[int]) -> list[WarehouseTransaction]:
@@ -33,10 +53,12 @@ def process_columns(vut: VUT, columns: Iterable[int]) -> list[WarehouseTransacti
         if found is None:
             waiting.discard(x)
             continue
-        inner = [_closure_of_top(vut, y) for y in found[0] if y != x]
+        top = vut.columns[x][0]
+        others = [y for y in found.limits if vut.columns[y] and vut.columns[y][0] is not top]
+        inner = [_closure_of_top(vut, y) for y in others]
         limits, whole = min(
             (found, *(other for other in inner if other is not None)),
-            key=lambda each: (len(each[0]), sum(each[0].values())),
+            key=lambda each: (len(each.limits), sum(each.limits.values())),
         )
         spans = _paint_gray(vut, limits)
         ready.append(WarehouseTransaction(spans, whole or len(spans) > 1))
@@ -44,41 +66,64 @@ def process_columns(vut: VUT, columns: Iterable[int]) -> list[WarehouseTransacti
     return ready
 
 
-def _closure_of_top(vut: VUT, x: int) -> tuple[dict[int, int], bool] | None:
-    """The closure of a column's first row, and whether a list covers several of its rows as one."""
+def _closure_of_top(vut: VUT, x: int) -> Found | None:
+    """The closure of a column's first row, None when it has a white cell.
+
+    That cell is remembered: until it is painted the closure has it still, because rows of a closure
+    can only leave with the cells they need.
+    """
     row = vut.columns[x][0]
+    stuck = vut.stuck[x]
+    same = stuck is not None and stuck.row is row and stuck.first == row.first
+    if stuck is not None and same and vut.painted[stuck.x] < stuck.number:
+        return None
     number, whole = _seed(vut, row)
-    limits = closure(vut, row, number) if number >= row.first else None
-    return None if limits is None else (limits, whole)
+    found = closure(vut, row, number) if number >= row.first else _first_white(vut, row)
+    if isinstance(found, White):
+        vut.stuck[x] = Stuck(row, row.first, found.x, found.number)
+        return None
+    return Found(found, whole)
 
 
-def closure(vut: VUT, row: Row, number: int) -> dict[int, int] | None:
+def closure(vut: VUT, row: Row, number: int) -> dict[int, int] | White:
     """The rows that go together with `number` of `row`: per column, the number down to which.
 
-    Returns:
-        None when a cell among them is white.
+    Each column is walked once, from its top to its limit; the row at the limit is looked at again when
+    the limit grows.
     """
     limits = dict.fromkeys(row.shape.views, number)
+    walked: dict[int, int] = {}
     queue = list(limits)
     while queue:
         x = queue.pop()
-        for above in vut.columns[x]:
-            if above.first > limits[x]:
-                break
+        column = vut.columns[x]
+        at = walked.get(x, 0)
+        while at < len(column) and column[at].first <= limits[x]:
+            above = column[at]
             last = min(above.last, limits[x])
             if x in above.shape.busy:
                 if last > vut.painted[x]:
-                    return None
+                    return White(x, max(above.first, vut.painted[x] + 1))
                 limits[x] = max(limits[x], vut.state(x, last))  # (b)
                 last = min(above.last, limits[x])
                 if last > vut.painted[x]:
-                    return None
+                    return White(x, max(above.first, vut.painted[x] + 1))
             columns = _counting(vut, last) if above.shape.joins else above.shape.views
             for y in columns:  # (a)
                 if limits.get(y, -1) < last:
                     limits[y] = last
                     queue.append(y)
+            if above.last > limits[x]:
+                break
+            at += 1
+        walked[x] = at
     return limits
+
+
+def _first_white(vut: VUT, row: Row) -> White:
+    """A white cell of the row's first number."""
+    x = min(row.shape.busy, key=lambda column: vut.painted[column])
+    return White(x, row.first)
 
 
 def _counting(vut: VUT, number: int) -> list[int]:

@@ -43,20 +43,20 @@ def check_runs(machine: MergeMachine, seen: int, rel: Rel) -> None:
     Raises:
         ProtocolError: it does not.
     """
+    known = machine.shapes["counted"]
     if rel.first <= seen:
         raise ProtocolError("merge", rel, f"a second REL for number {rel.first}")
     if rel.first != seen + 1:
         raise ProtocolError("merge", rel, f"REL must go on at number {seen + 1}")
     number = rel.first
     for run in rel.runs:
-        if run.first != number or run.last < run.first:
+        if run.first != number or run.last < number:
             raise ProtocolError("merge", rel, f"the runs must go on at number {number}")
         number = run.last + 1
-        if (run.views, run.idle) in machine.shapes["counted"]:
-            continue
-        for view in run.views:
+    for views, idle in {(run.views, run.idle) for run in rel.runs} - known.keys():
+        for view in views:
             column_of(machine, view, rel)
-        if len(set(run.views)) < len(run.views) or not set(run.idle) <= set(run.views):
+        if len(set(views)) < len(views) or not set(idle) <= set(views):
             raise ProtocolError("merge", rel, "views of a run are distinct, idle ones among them")
     if number != rel.last + 1 or not rel.runs:
         raise ProtocolError("merge", rel, f"the runs must end at number {rel.last}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from streaming.merge.rows import Block, Row, Span
@@ -15,17 +15,15 @@ if TYPE_CHECKING:
 def spans_of(machine: MergeMachine, rel: Rel) -> tuple[Block, list[Span]]:
     """The message's cells and rows; a view that is passed through has a row to itself."""
     shapes, through = machine.shapes["counted"], machine.through
-    block, spans = Block(rel.last), []
-    for first, last, views, idle in _runs(machine, rel.runs):
+    block, spans = Block(rel.last, rel.first), []
+    for run in _cut(machine.suspended, rel.runs) if machine.suspended else rel.runs:
+        views, idle = run.views, run.idle
         shape = shapes.get((views, idle)) or machine.shape(views, idle)
-        block.add(first, last, shape)
-        spans.append(Span(first, last, shape))
-        if not through:
-            continue
-        for view in sorted(through.intersection(views)):
+        spans.append(Span(run.first, run.last, shape))
+        for view in sorted(through.intersection(views)) if through else ():
             alone = machine.shape((view,), (view,) if view in idle else (), "passed")
-            block.add(first, last, alone)
-            spans.append(Span(first, last, alone))
+            spans.append(Span(run.first, run.last, alone))
+    block.add(spans)
     return block, spans
 
 
@@ -44,23 +42,17 @@ def blackened(machine: MergeMachine, row: Row, x: int, after: int) -> Iterator[S
     yield Span(max(row.first, after + 1), row.last, machine.shape(views, idle))
 
 
-def _runs(
-    machine: MergeMachine, runs: tuple[RelRun, ...]
-) -> Iterator[tuple[int, int, tuple[str, ...], tuple[str, ...]]]:
+def _cut(suspended: Mapping[str, int], runs: tuple[RelRun, ...]) -> Iterator[RelRun]:
     """The runs, cut at each suspended view's last good number and without the view below it."""
-    suspended = machine.suspended
-    if not suspended:
-        for run in runs:
-            yield run.first, run.last, run.views, run.idle
-        return
     for run in runs:
         first = run.first
         ends = {after for after in suspended.values() if run.first <= after < run.last}
         for last in (*sorted(ends), run.last):
             black = [view for view, after in suspended.items() if after < first]
-            views, idle = run.views, run.idle
-            if black:
-                views = tuple(view for view in views if view not in black)
-                idle = tuple(view for view in idle if view not in black)
-            yield first, last, views, idle
+            yield RelRun.model_construct(
+                first=first,
+                last=last,
+                views=tuple(view for view in run.views if view not in black),
+                idle=tuple(view for view in run.idle if view not in black),
+            )
             first = last + 1

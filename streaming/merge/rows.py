@@ -78,20 +78,50 @@ class Row:
         self.below: list[Row] = []
 
 
-class Block:
-    """The busy cells that one REL message brought, found again by number and column."""
+class Span(NamedTuple):
+    """The rows [first..last] of one shape."""
 
-    def __init__(self, last: int) -> None:
+    first: int
+    last: int
+    shape: Shape
+
+
+class Stuck(NamedTuple):
+    """Why a column's first row cannot be applied: its closure has the white cell (number, x).
+
+    Attributes:
+        first: the row's first number then.
+    """
+
+    row: Row
+    first: int
+    x: int
+    number: int
+
+
+class Block:
+    """The busy cells that one REL message brought, found again by number and column.
+
+    Attributes:
+        last: the message's last number, a cut.
+        first: its first number; 0 when rows were put together anew.
+    """
+
+    def __init__(self, last: int, first: int = 0) -> None:
+        self.first = first
         self.last = last
         self.shapes: dict[Shape, tuple[list[int], list[int]]] = {}
 
-    def add(self, first: int, last: int, shape: Shape) -> None:
-        """The run [first..last], below all others."""
-        runs = self.shapes.get(shape)
-        if runs is None:
-            runs = self.shapes[shape] = ([], [])
-        runs[0].append(first)
-        runs[1].append(last)
+    def add(self, spans: Iterable[Span]) -> None:
+        """Rows, below all others."""
+        shapes = self.shapes
+        for first, last, shape in spans:
+            runs = shapes.get(shape)
+            if runs is None:
+                shapes[shape] = ([first], [last])
+            else:
+                runs[0].append(first)
+                runs[1].append(last)
 
     def first_busy(self, x: int, number: int) -> int | None:
         """The first busy cell of the column at or below `number`."""
@@ -120,14 +150,6 @@ class Block:
             if x in shape.busy
             for first, last in zip(*runs, strict=True)
         )
-
-
-class Span(NamedTuple):
-    """The rows [first..last] of one shape."""
-
-    first: int
-    last: int
-    shape: Shape
 
 
 class WarehouseTransaction(NamedTuple):

@@ -17,10 +17,11 @@ either. PA looks at whole columns and keeps those instead.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
 
-from streaming.merge.rows import UNLIMITED, UNPAINTED, Block, HeldList, Row, Shape
+from streaming.merge.rows import UNLIMITED, UNPAINTED, Block, HeldList, Row, Shape, Stuck
 
 
 class VUT:
@@ -42,6 +43,8 @@ class VUT:
         """Per column the row that has no blockers and waits for a list."""
         self.version = 0
         """Grows with every list; tells whether a shape's `red` still holds."""
+        self.stuck: list[Stuck | None] = [None] * width
+        """Per column what its first row was last found to wait for; only with `whole_columns`."""
         self.joins: set[int] = set()
         """Columns whose view has not joined yet; only with `whole_columns`."""
         self._whole_columns = whole_columns
@@ -85,7 +88,8 @@ class VUT:
         """The cells of a REL message whose rows have been added."""
         columns = {x for shape in block.shapes for x in shape.busy}
         for x in columns:
-            if block.first_busy(x, self.painted[x] + 1) is not None:
+            painted = self.painted[x]
+            if painted < block.first or block.first_busy(x, painted + 1) is not None:
                 self.due[x].append(block)
         self.version += 1
 
@@ -99,7 +103,7 @@ class VUT:
         due = self.due[x]
         while due and (busy := due[0].last_busy(x, self.painted[x] + 1, last)) is not None:
             state = busy
-            if due[0].first_busy(x, busy + 1) is not None:
+            if last < due[0].last and due[0].first_busy(x, busy + 1) is not None:
                 break
             due.popleft()
         self.painted[x] = last
@@ -136,6 +140,7 @@ class VUT:
         for blocks in self.due:
             blocks.clear()
         self.joins.clear()
+        self.stuck = [None] * len(self.stuck)
         self.top = [None] * len(self.top)
         self._bottom = [None] * len(self.top)
         self._rows = []
@@ -143,10 +148,9 @@ class VUT:
 
     def list_at(self, x: int, number: int) -> HeldList | None:
         """The held list of the column that covers the number."""
-        for held in self.lists[x]:
-            if held.first <= number <= held.last:
-                return held
-        return None
+        lists = self.lists[x]
+        at = bisect_left(lists, number, key=lambda held: held.last)
+        return lists[at] if at < len(lists) and lists[at].first <= number else None
 
     def state(self, x: int, number: int) -> int:
         """The paper's VUT[number, x].state of a red cell: the number its list leads to."""

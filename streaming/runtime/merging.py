@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 
 from streaming.algebra.tree import NUMBER
 from streaming.merge.batching import BatchedTransaction
+from streaming.merge.by_blocks import BlockMerge
 from streaming.merge.machine import MergeMachine
-from streaming.messages import Rel, Rows, Updates
+from streaming.messages import Rel, Rows, Updates, ViewChange
 from streaming.metrics import Metrics
 from streaming.rows import unpack
 from streaming.runtime.inbox import Inbox
@@ -40,7 +41,7 @@ class MergeStage:
 
     def __init__(
         self,
-        make_machine: Callable[[], MergeMachine],
+        make_machine: Callable[[], MergeMachine | BlockMerge],
         writer: GroupWriter,
         upkeep: Upkeep,
         metrics: Metrics,
@@ -56,7 +57,7 @@ class MergeStage:
         self._inbox = Inbox()
         self._tidied = time.monotonic()
         self.published = -1
-        """Frontier of the last commit that is durable."""
+        """Every action list up to it is in a commit that is durable."""
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """A fresh machine with the manifest's state."""
@@ -70,7 +71,7 @@ class MergeStage:
         if records.num_rows == 0:
             return None
         messages = self._inbox.take(records)
-        for message in sorted(messages, key=lambda one: not isinstance(one, Rel)):
+        for message in sorted(messages, key=lambda one: not isinstance(one, Rel | ViewChange)):
             if not isinstance(message, Updates):
                 self.machine.handle(message)
         batches = []
@@ -106,7 +107,7 @@ class MergeStage:
 
     def applied(self, manifest: Manifest) -> None:
         """Upkeep between commits, within its time budget."""
-        self.published = self.machine.frontier
+        self.published = self.machine.settled
         if time.monotonic() - self._tidied >= UPKEEP_EVERY:
             self._upkeep.run(UPKEEP_SECONDS)
             self._tidied = time.monotonic()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
 from streaming.algebra.evaluator import Limits
 from streaming.config import Config
+from streaming.merge.algorithms import Manager, merge_of
 from streaming.merge.batching import GREEDY, NONE
-from streaming.merge.machine import MergeMachine
 from streaming.metrics import Metrics
 from streaming.runtime.evaluators import Evaluators
 from streaming.runtime.integrating import IntegratorStage
@@ -21,6 +21,7 @@ from streaming.runtime.plan import Pipeline
 from streaming.sources.held import HeldFiles
 from streaming.sources.intake import Intake
 from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.modes import MODES
 from streaming.warehouse.options import WriterOptions
 from streaming.warehouse.retention import UpdatesRetention
 from streaming.warehouse.table import ViewTable
@@ -115,21 +116,29 @@ def build_stages(
             WriterOptions(spark_bytes=config.limits.rewrite_bytes),
         )
         closers.append(writer.close)
-        merges[group] = _merge_stage(config, group, names, writer, metrics, spark)
+        specified = [pipeline.view(name) for name in names]
+        managers = {view.name: _sends(view.mode, view.every) for view in specified}
+        merges[group] = _merge_stage(config, group, managers, writer, metrics, spark)
     return Stages(integrator, views, merges, closers)
+
+
+def _sends(mode: str, every: int | None) -> Manager:
+    """What a manager of that mode sends; the merge goes by the weakest of the group."""
+    info = MODES[mode]
+    return Manager(info.sends, info.period({} if every is None else {"period": every}))
 
 
 def _merge_stage(
     config: Config,
     group: str,
-    views: tuple[str, ...],
+    managers: Mapping[str, Manager],
     writer: GroupWriter,
     metrics: Metrics,
     spark: SparkSession,
 ) -> MergeStage:
     batching = NONE if config.batching == "none" else GREEDY
     return MergeStage(
-        lambda: MergeMachine(group, views, batching=batching),
+        lambda: merge_of(group, managers, batching),
         writer,
         Upkeep(writer),
         metrics,

@@ -9,11 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from streaming.simulator.views import RelationSet, ViewSet
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import Numbering
 
 Scenario = Literal["single", "local", "global"]
 """What a transaction is (strobe-family 3.1): one update, one source's transaction, a global one."""
+Visibility = Literal["prefix", "set"]
+Merge = Literal["none", "spa", "pa", "auto"]
+Order = Literal["overtake", "prefix"]
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,7 @@ class Case:
     Attributes:
         modes: view manager modes; one for all views, or one for each view in the set's order.
         scenario: what the sources run and by what the auditor judges.
-        views: name of a view set (`views.VIEW_SETS`).
-        relations: name of a relation set (`views.RELATION_SETS`); "any" draws a keyed one.
+        views, relations: see `views`; relations "any" draws a set with keys.
         sources: over how many sources the relations are spread.
         transactions: committed by all sources together; a part of a global one counts as one.
         domain: how many values a column has (a key one more); the smaller, the more rows meet.
@@ -57,8 +60,8 @@ class Case:
 
     modes: tuple[str, ...] = ("replica",)
     scenario: Scenario = "single"
-    views: str = "chain"
-    relations: str = "any"
+    views: ViewSet = "chain"
+    relations: RelationSet = "any"
     sources: int = 3
     transactions: int = 6
     domain: int = 2
@@ -67,13 +70,13 @@ class Case:
     key_changes: float = 0.15
     no_ops: float = 0.05
     truncates: float = 0.0
-    visibility: Literal["prefix", "set"] = "prefix"
+    visibility: Visibility = "prefix"
     batch: int = 1
     vary: bool = False
     numbering: Numbering | None = None
-    merge: Literal["none", "spa", "pa", "auto"] = "none"
+    merge: Merge = "none"
     greedy: bool = False
-    order: Literal["overtake", "prefix"] = "overtake"
+    order: Order = "overtake"
     faults: Faults = Faults()
     options: tuple[tuple[str, int], ...] = ()
 

@@ -23,7 +23,8 @@ from streaming.merge.batching import BatchedTransaction
 from streaming.messages import ActionList, Rel, RelRun, Updates
 from streaming.simulator.auditor import Witness
 from streaming.simulator.lattice import Values
-from streaming.simulator.nodes import MERGE, MergeNode
+from streaming.simulator.network import MERGE
+from streaming.simulator.nodes import MergeNode
 from streaming.simulator.pipeline import Pipeline
 from streaming.simulator.workload import Transaction, row_text
 from streaming.viewmanagers.levels import Level
@@ -88,7 +89,7 @@ class Historian:
         line = self._line(sender, receiver, message)
         if line:
             self.lines.append(line)
-        if isinstance(message, ActionList) and MERGE not in self.pipeline.nodes:
+        if isinstance(message, ActionList) and not self.pipeline.merging:
             states = self.pipeline.run_.by_view[message.view]
             self.lines.append(f"MV {message.view}={bag_text(states[-1][0])}")
         if receiver == MERGE and self._table:

@@ -7,6 +7,7 @@ part with a tag (DESIGN 6) is what the integrator is told of the transactions, n
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from streaming.integrator.waiting import Closed, Part
 from streaming.messages import Control, GlobalPart, Rel, RelRun, SourceLog, Updates
 from streaming.simulator.case import Case
 from streaming.simulator.lattice import Place
+from streaming.simulator.network import MERGE, Out
 from streaming.simulator.rel import Pattern, pattern, rel_runs
 from streaming.simulator.workload import Change, Transaction, World, touched
 from streaming.viewmanagers.modes import Numbering
@@ -42,8 +44,9 @@ class Integrating:
     """The integrator's node.
 
     Args:
-        numbering: see `case.Numbering`.
+        numbering: see `modes.Numbering`.
         rng: draws the sizes of messages where the case varies them.
+        nodes: who gets its messages: view managers, and the merge where there is one.
     """
 
     def __init__(
@@ -53,8 +56,9 @@ class Integrating:
         numbering: Numbering,
         operators: NumberedBags,
         rng: random.Random,
+        nodes: tuple[str, ...],
     ) -> None:
-        self.world, self.case, self.numbering = world, case, numbering
+        self.world, self.case, self.numbering, self.nodes = world, case, numbering, nodes
         self.machine = IntegratorMachine(world.catalog.sources)
         self._operators = operators
         self._rng = rng
@@ -68,7 +72,7 @@ class Integrating:
 
     # Messages -------------------------------------------------------------------------------------
 
-    def start(self) -> tuple[Rel, Updates]:
+    def start(self) -> Out:
         """Number 0: every source's snapshot is closed."""
         sources = self.world.catalog.sources
         self.machine.handle(Completed(0, closed=tuple([Closed(source) for source in sources])))
@@ -81,10 +85,13 @@ class Integrating:
         updates = Updates(
             group=GROUP, first=0, last=0, runs=runs, relations=rows, delivered=self._delivered
         )
-        return Rel(group=GROUP, first=0, last=0, runs=runs), updates
+        return self._addressed(Rel(group=GROUP, first=0, last=0, runs=runs), updates)
 
-    def handle(self, transaction: Transaction) -> list[tuple[Rel, Updates]]:
-        """A source logged a transaction; returns the messages that are full."""
+    def handle(self, transaction: Transaction | None) -> Out:
+        """A source logged a transaction; sends the messages that are full. None: sends the rest."""
+        if transaction is None:
+            left = len(self._numbers) - self._emitted
+            return self._message(left) if left else []
         source = transaction.source
         log = self._logs[source]
         first = len(log) + 1
@@ -100,16 +107,16 @@ class Integrating:
             for k in range(given.last - given.first + 1):
                 item = self._logs[given.source][given.first + k - 1]
                 self._numbers[given.number + given.step * k - 1].append(item)
-        out = []
+        out: Out = []
         while len(self._numbers) - self._emitted >= self._next_size():
-            out.append(self._message(self._size))
+            out += self._message(self._size)
             self._size = 0
         return out
 
-    def flush(self) -> list[tuple[Rel, Updates]]:
-        """What is left when the sources are quiet."""
-        left = len(self._numbers) - self._emitted
-        return [self._message(left)] if left else []
+    @property
+    def last(self) -> int:
+        """The last number that was sent."""
+        return self._emitted
 
     @property
     def order(self) -> list[Place]:
@@ -149,7 +156,10 @@ class Integrating:
 
     # One message ----------------------------------------------------------------------------------
 
-    def _message(self, size: int) -> tuple[Rel, Updates]:
+    def _addressed(self, rel: Rel, updates: Updates) -> Out:
+        return [(node, rel if node == MERGE else updates) for node in self.nodes]
+
+    def _message(self, size: int) -> Out:
         first = self._emitted + 1
         numbers = self._numbers[self._emitted : self._emitted + size]
         self._emitted += size
@@ -171,7 +181,8 @@ class Integrating:
             delivered=self._delivered,
             parts=self._parts(numbers, first) if self.numbering == "apart" else (),
         )
-        return Rel(group=GROUP, first=first, last=self._emitted, runs=runs), updates
+        rel = Rel(group=GROUP, first=first, last=self._emitted, runs=runs)
+        return self._addressed(rel, updates)
 
     def _source_logs(self, numbers: Sequence[list[Item]], first: int) -> dict[str, SourceLog]:
         entries: dict[str, list[tuple[int, int, str]]] = {}
@@ -221,6 +232,14 @@ class Integrating:
             "delivered": self._delivered,
             "out": {source: sorted(each) for source, each in self._out.items()},
         }
+
+    def reborn(self, text: str) -> Integrating:
+        """A new node in the state that the JSON text holds."""
+        node = Integrating(
+            self.world, self.case, self.numbering, self._operators, self._rng, self.nodes
+        )
+        node.restore(json.loads(text))
+        return node
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Back to what `snapshot` described."""

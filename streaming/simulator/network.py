@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 
 WORLD = "world"
 """Sends the sources their transactions."""
+INTEGRATOR, MERGE, WAREHOUSE = "integrator", "merge", "warehouse"
+Out = list[tuple[str, Any]]
+"""What a node sends: (receiver, message) each."""
 EAGERNESS = (0.05, 0.2, 0.4, 0.7)
 
 
@@ -26,11 +29,7 @@ class Sent(NamedTuple):
 
 
 class Network:
-    """All channels, and the draw of the next message.
-
-    Args:
-        lose, repeat, reorder: probabilities for channels named in `unsafe`.
-    """
+    """All channels, and the draw of the next message."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng

@@ -8,25 +8,23 @@ to (a Parquet file in a real pipeline) outlives a crash.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from streaming.algebra.numbered import Numbered, NumberedBags
-from streaming.algebra.query import Answer, Query, SourceAnswer, SourceQuery
-from streaming.merge.batching import GREEDY, NONE, BatchedTransaction
+from streaming.algebra.query import Query, SourceAnswer, SourceQuery
+from streaming.merge.batching import BatchedTransaction
+from streaming.merge.by_blocks import BlockMerge
 from streaming.merge.machine import MergeMachine
 from streaming.messages import ActionList, Rel, Updates
 from streaming.queries.fifo import FifoAdapter
 from streaming.queries.processor import QueryProcessor
 from streaming.simulator.bagged import BagEvaluator, codec
-from streaming.simulator.case import Case
+from streaming.simulator.network import MERGE, WAREHOUSE, Out
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.modes import ModeInfo, Options
 from streaming.viewmanagers.replica import ReplicaManager
-
-MERGE, WAREHOUSE = "merge", "warehouse"
-Out = list[tuple[str, Any]]
-"""Addressed messages."""
 
 
 class Node(Protocol):
@@ -97,24 +95,23 @@ class AskingNode:
                 self.asked_again += 1
                 out.append((found.source, found))
             else:
-                out += self._inside(found)
+                self._inside(found, out)
         return out
 
-    def _inside(self, message: Updates | SourceAnswer[Numbered]) -> Iterator[tuple[str, Any]]:
+    def _inside(self, message: Updates | SourceAnswer[Numbered], out: Out) -> None:
         """What the manager and the processor make of a message that the adapter let pass."""
-        queue: list[Any] = [message]
+        queue: deque[Any] = deque((message,))
         while queue:
-            each = queue.pop(0)
+            each = queue.popleft()
             match each:
                 case ActionList():
-                    yield MERGE, each
+                    out.append((MERGE, each))
                 case SourceQuery():
-                    for passed in self.adapter.handle(each):
-                        yield each.source, passed
-                case Updates() | Answer():
-                    queue += self.manager.handle(each)
+                    out += [(each.source, passed) for passed in self.adapter.handle(each)]
                 case Query() | SourceAnswer():
                     queue += self.processor.handle(each)
+                case _:
+                    queue += self.manager.handle(each)
 
     def snapshot(self) -> Any:
         return {
@@ -134,13 +131,15 @@ class AskingNode:
         return node
 
 
+Merge = MergeMachine | BlockMerge
+
+
 class MergeNode:
     """The merge of the group. A message paints; None is a trigger: what is ready is submitted."""
 
-    def __init__(self, group: str, views: tuple[str, ...], algorithm: Any, case: Case) -> None:
-        self._made = (group, views, algorithm, case)
-        batching = GREEDY if case.greedy else NONE
-        self.machine = MergeMachine(group, views, algorithm, batching, case.order)
+    def __init__(self, make: Callable[[], Merge]) -> None:
+        self._make = make
+        self.machine = make()
 
     def handle(self, message: Rel | ActionList | None) -> Out:
         if message is not None:
@@ -155,7 +154,7 @@ class MergeNode:
         return self.machine.snapshot()
 
     def reborn(self, saved: str) -> MergeNode:
-        node = MergeNode(*self._made)
+        node = MergeNode(self._make)
         node.machine.restore(json.loads(saved))
         return node
 

@@ -10,34 +10,33 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from streaming.algebra.numbered import NumberedBags
-from streaming.algebra.query import SourceQuery
+from streaming.merge.algorithms import Manager, merge_of
+from streaming.merge.batching import GREEDY, NONE
+from streaming.merge.machine import MergeMachine
 from streaming.messages import ActionList
 from streaming.simulator.case import Case
 from streaming.simulator.integrating import GROUP, Integrating
 from streaming.simulator.lattice import Place, Values
-from streaming.simulator.network import WORLD, Network
+from streaming.simulator.network import INTEGRATOR, MERGE, WAREHOUSE, WORLD, Network, Out
 from streaming.simulator.nodes import (
-    MERGE,
-    WAREHOUSE,
     AskingNode,
+    Merge,
     MergeNode,
     Node,
-    Out,
     ReplicaNode,
     Warehouse,
     seen_by_list,
 )
 from streaming.simulator.source import Source
-from streaming.simulator.workload import Transaction, World, world
+from streaming.simulator.workload import World, world
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.modes import MODES, ModeInfo, Numbering, Options
+from streaming.viewmanagers.modes import MODES, Numbering, Options
 
-INTEGRATOR = "integrator"
 Watch = Callable[[str, str, Any], None]
 """Called with every message (sender, receiver, message) once its effects are durable."""
 
@@ -70,11 +69,16 @@ def numbering_of(case: Case) -> Numbering:
     return next(one for one in order if one in asked)
 
 
-def algorithm_of(case: Case) -> str:
-    """SPA when all modes are complete (DESIGN 5)."""
-    if case.merge != "auto":
-        return case.merge
-    return "spa" if all(MODES[mode].complete_lists for mode in case.modes) else "pa"
+def merge_for(case: Case, views: Sequence[str]) -> Merge:
+    """The merge of the group: what its managers need (`merge.algorithms`), or the algorithm asked for."""
+    batching = GREEDY if case.greedy else NONE
+    if case.merge in ("spa", "pa"):
+        return MergeMachine(GROUP, tuple(views), case.merge, batching, case.order)
+    managers = {}
+    for place, view in enumerate(views):
+        info = MODES[case.mode_of(place)]
+        managers[view] = Manager(info.sends, info.period(dict(case.options)))
+    return merge_of(GROUP, managers, batching, case.order)
 
 
 class Pipeline:
@@ -87,131 +91,101 @@ class Pipeline:
     def __init__(self, case: Case, seed: int, watch: Watch | None = None) -> None:
         rng = random.Random(seed)
         self.case, self._rng, self._watch = case, rng, watch
-        self._faults = random.Random(f"{seed} faults")
+        self._faults = random.Random(f"{seed} faults") if case.faults.crash else rng
         self.operators = NumberedBags()
         self.world = world(case, rng)
-        self.run_ = Run(self.world)
         self.network = Network(rng)
-        catalog = self.world.catalog
-        self.sources = {
+        self.views = tuple([view.name for view in self.world.catalog.views])
+        self.merging = case.merge != "none"
+        self.nodes: dict[str, Node] = {}
+        self.sources = self._make_sources()
+        self._make_managers()
+        heard = (*self.views, MERGE) if self.merging else self.views
+        if self.merging:
+            self.nodes[MERGE] = MergeNode(lambda: merge_for(case, self.views))
+        numbering = numbering_of(case)
+        self.nodes[INTEGRATOR] = Integrating(
+            self.world, case, numbering, self.operators, rng, heard
+        )
+        self.warehouse = Warehouse(self.views, self.operators)
+        self._now: dict[str, dict[Any, int]] = {view: {} for view in self.views}
+        self.run_ = Run(self.world, by_view={view: [] for view in self.views})
+
+    def _make_sources(self) -> dict[str, Source]:
+        catalog, initial = self.world.catalog, self.world.initial
+        return {
             name: Source(
                 name,
                 catalog.relations,
-                {r: b for r, b in self.world.initial.items() if r.startswith(f"{name}.")},
+                {r: bag for r, bag in initial.items() if r.startswith(f"{name}.")},
                 self.operators,
-                case.visibility,
-                rng,
+                self.case.visibility,
+                self._rng,
             )
             for name in catalog.sources
         }
-        self.integrator = Integrating(self.world, case, numbering_of(case), self.operators, rng)
-        self.views = tuple(view.name for view in catalog.views)
-        self.nodes: dict[str, Node] = {}
+
+    def _make_managers(self) -> None:
+        catalog = self.world.catalog
         keys = {name: relation.key for name, relation in catalog.relations.items()}
-        options = Options(keys, dict(case.options))
+        options = Options(keys, dict(self.case.options))
         for place, view in enumerate(catalog.views):
             spec = ViewSpec(view.name, GROUP, view.tree)
-            self.nodes[view.name] = self._manager(MODES[case.mode_of(place)], spec, options)
-        if case.merge != "none":
-            self.nodes[MERGE] = MergeNode(GROUP, self.views, algorithm_of(case), case)
-        self.warehouse = Warehouse(self.views, self.operators)
-        self._now: dict[str, dict[Any, int]] = {view: {} for view in self.views}
-        self.run_.by_view = {view: [] for view in self.views}
-
-    def _manager(self, info: ModeInfo, spec: ViewSpec, options: Options) -> Node:
-        if not info.asks:
-            return ReplicaNode(spec, self.operators, [])
-        return AskingNode(info, spec, self.operators, options)
+            info = MODES[self.case.mode_of(place)]
+            if info.asks:
+                self.nodes[view.name] = AskingNode(info, spec, self.operators, options)
+            else:
+                self.nodes[view.name] = ReplicaNode(spec, self.operators, [])
 
     # The run --------------------------------------------------------------------------------------
 
     def run(self) -> Run:
         """The history from its first message to its last."""
-        self._send(INTEGRATOR, self._addressed([self.integrator.start()]))
+        integrator = self.nodes[INTEGRATOR]
+        assert isinstance(integrator, Integrating)
+        self._send(INTEGRATOR, integrator.start())
         for source, log in self.world.logs.items():
             for transaction in log:
                 self.network.send(WORLD, source, transaction)
         self._deliver()
-        self._send(INTEGRATOR, self._addressed(self.integrator.flush()))
+        self._send(INTEGRATOR, self._step(INTEGRATOR, None))
         self._deliver()
         run = self.run_
-        run.order = self.integrator.order
+        integrator = self.nodes[INTEGRATOR]
+        assert isinstance(integrator, Integrating)
+        run.order = integrator.order
         run.group = self.warehouse.states
-        run.stuck = self._stuck()
+        run.stuck = self._stuck(integrator.last)
         return run
 
     def _deliver(self) -> None:
         """Delivers until nothing is under way."""
-        network, case = self.network, self.case
-        merging = MERGE in self.nodes
+        network, sources, watch = self.network, self.sources, self._watch
         while network:
-            self._to(*network.next())
-            if merging and (not case.greedy or self._rng.random() < 0.3):
+            sender, receiver, message = network.next()
+            source = sources.get(receiver)
+            out = source.handle(message) if source is not None else self._step(receiver, message)
+            if watch is not None:
+                watch(sender, receiver, message)
+            self._send(receiver, out)
+            if receiver == MERGE and (not self.case.greedy or self._rng.random() < 0.3):
                 self._send(MERGE, self._step(MERGE, None))
-        if merging:
+        if self.merging:
             self._send(MERGE, self._step(MERGE, None))
 
-    def _to(self, sender: str, receiver: str, message: Any) -> None:
-        """One message: the receiver's step, and what it sends."""
-        out: Out
-        if receiver in self.sources:
-            out = self._at_source(self.sources[receiver], message)
-        elif receiver == INTEGRATOR:
-            out = self._addressed(self._integrate(message))
-        else:
-            out = self._step(receiver, message)
-        if self._watch is not None:
-            self._watch(sender, receiver, message)
-        self._send(receiver, out)
-
-    def _at_source(self, source: Source, message: Transaction | SourceQuery[Any]) -> Out:
-        if isinstance(message, Transaction):
-            return [(INTEGRATOR, source.commit(message))]
-        self.run_.counters["queries"] += 1
-        return [(message.view, source.answer(message))]
-
-    def _integrate(self, transaction: Transaction) -> list[Any]:
-        if not self._crash():
-            return self.integrator.handle(transaction)
-        node = self.integrator
-        if self._faults.random() < 0.5:
-            saved = json.dumps(node.snapshot())
-            out = None
-        else:
-            out = node.handle(transaction)
-            saved = json.dumps(node.snapshot())
-        self.integrator = Integrating(
-            self.world, self.case, node.numbering, self.operators, self._rng
-        )
-        self.integrator.restore(json.loads(saved))
-        return self.integrator.handle(transaction) if out is None else out
-
-    def _addressed(self, messages: list[Any]) -> Out:
-        out: Out = []
-        for rel, updates in messages:
-            if MERGE in self.nodes:
-                out.append((MERGE, rel))
-            out += [(view, updates) for view in self.views]
-        return out
-
     def _step(self, name: str, message: Any) -> Out:
-        if self._crash():
-            return self._crashing(name, self.nodes[name], message)
+        """A machine's step."""
+        crash = self.case.faults.crash
+        if crash and self._faults.random() < crash:
+            self.run_.counters["crashes"] += 1
+            return self._crashing(name, message)
         return self.nodes[name].handle(message)
 
-    def _crash(self) -> bool:
-        """Whether the machine stops at this step; drawn apart, so that all else stays the same."""
-        if not self.case.faults.crash or self._faults.random() >= self.case.faults.crash:
-            return False
-        self.run_.counters["crashes"] += 1
-        return True
-
-    def _crashing(self, name: str, node: Node, message: Any) -> Out:
+    def _crashing(self, name: str, message: Any) -> Out:
         """The step with a crash before it is durable, or after."""
+        node = self.nodes[name]
         if self._faults.random() < 0.5:
-            saved = json.dumps(node.snapshot())
-            node.handle(message)
-            self.nodes[name] = node.reborn(saved)
+            self.nodes[name] = node.reborn(json.dumps(node.snapshot()))
             return self.nodes[name].handle(message)
         out = node.handle(message)
         self.nodes[name] = node.reborn(json.dumps(node.snapshot()))
@@ -224,9 +198,9 @@ class Pipeline:
                 if self._watch is not None:
                     self._watch(sender, WAREHOUSE, message)
                 continue
-            if isinstance(message, ActionList):
+            if receiver == MERGE and isinstance(message, ActionList):
                 self._show(message)
-                if MERGE not in self.nodes:
+                if not self.merging:
                     if self._watch is not None:
                         self._watch(sender, MERGE, message)
                     continue
@@ -237,19 +211,19 @@ class Pipeline:
         self._now[sent.view] = states[-1]
         self.run_.by_view[sent.view] += [(state,) for state in states]
 
-    def _stuck(self) -> str | None:
+    def _stuck(self, last: int) -> str | None:
         """What still waits when every message has been delivered."""
+        counters = self.run_.counters
+        counters["queries"] = sum(source.answered for source in self.sources.values())
         for view in self.views:
             node = self.nodes[view]
             if isinstance(node, AskingNode):
-                self.run_.counters["asked_again"] += node.asked_again
+                counters["asked again"] += node.asked_again
                 if node.manager.uqs:
                     return f"{view} waits for {len(node.manager.uqs)} answers"
         merge = self.nodes.get(MERGE)
-        if isinstance(merge, MergeNode) and merge.machine.frontier < len(self.integrator.order):
-            cells = merge.machine.cells_by_colour()
-            if cells["white"] or merge.machine.waiting or cells["red"]:
-                return f"the merge waits: {cells}"
+        if isinstance(merge, MergeNode) and merge.machine.frontier < last:
+            return f"the merge has come to {merge.machine.frontier} of {last}"
         return None
 
 

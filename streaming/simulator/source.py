@@ -16,6 +16,7 @@ from streaming.algebra.bag import Bag
 from streaming.algebra.numbered import Numbered, NumberedBags
 from streaming.algebra.query import Seen, SourceAnswer, SourceQuery
 from streaming.algebra.tree import Relation
+from streaming.simulator.network import INTEGRATOR, Out
 from streaming.simulator.workload import Change, Transaction, touched
 
 LATE = 2
@@ -42,6 +43,7 @@ class Source:
     ) -> None:
         self.name = name
         self.committed: list[Transaction] = []
+        self.answered = 0
         self._relations = relations
         self._rows: dict[str, Numbered] = {
             relation: {(0, row): count for row, count in rows.items()}
@@ -52,6 +54,12 @@ class Source:
         self._before: list[dict[str, Numbered]] = []
         self._shown: set[str] = set()
         self._rng = rng
+
+    def handle(self, message: Transaction | SourceQuery[Numbered]) -> Out:
+        """Runs a transaction or answers a query."""
+        if isinstance(message, Transaction):
+            return [(INTEGRATOR, self.commit(message))]
+        return [(message.view, self.answer(message))]
 
     def commit(self, transaction: Transaction) -> Transaction:
         """Runs and logs the next transaction; returns it as the log shows it."""
@@ -65,6 +73,7 @@ class Source:
 
     def answer(self, query: SourceQuery[Numbered]) -> SourceAnswer[Numbered]:
         """All parts of a query in one snapshot."""
+        self.answered += 1
         missing = self._missing() if self._sets else ()
         rows = self._without(missing) if missing else self._rows
         upto = len(self.committed)

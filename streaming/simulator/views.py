@@ -8,9 +8,10 @@ of its own, for the views open, moving and archived (PAPERS 1).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from streaming.algebra.tree import (
     Aggregate,
@@ -33,7 +34,7 @@ KEYS: dict[str, tuple[tuple[int, ...], ...]] = {
     "fanout": ((0,), (1,), (1,)),
     "bag": ((), (), ()),
 }
-RELATION_SETS = (*KEYS, "any")
+RelationSet = Literal["first", "fanout", "bag", "any"]
 PLACES = {1: ("x", "x", "x"), 2: ("x", "x", "y"), 3: ("x", "y", "z")}
 """The source of r1, r2 and r3 by the number of sources."""
 COLUMNS = ("AB", "BC", "CD")
@@ -59,15 +60,15 @@ class Catalog:
         return id(self)
 
 
-VIEW_SETS = ("chain", "narrow", "total", "self", "pair", "trio", "mixed", "copies", "orders")
+ViewSet = Literal["chain", "narrow", "total", "self", "pair", "trio", "mixed", "copies", "orders"]
 
 
 @lru_cache(maxsize=256)
-def catalog(view_set: str, relation_set: str, sources: int) -> Catalog:
+def catalog(view_set: ViewSet, relation_set: RelationSet, sources: int) -> Catalog:
     """The relations and views of those names; always the same object for the same names.
 
     Raises:
-        KeyError: an unknown name.
+        KeyError: relation set "any", which stands for one of the others.
     """
     if view_set == "orders":
         return _orders()
@@ -79,7 +80,7 @@ def catalog(view_set: str, relation_set: str, sources: int) -> Catalog:
         relations[name] = Relation(name, schema, KEYS[relation_set][place])
         names.append(name)
     r1, r2, r3 = (Scan(name, relations[name].schema) for name in names)
-    views = {
+    made: dict[str, Callable[[], tuple[View, ...]]] = {
         "chain": lambda: (View("v", _chain(r1, r2, r3)),),
         "narrow": lambda: (View("v", _columns(_joined(r1, r2, r3), (0, 5))),),
         "total": lambda: (View("v", _total(_chain(r1, r2, r3))),),
@@ -92,8 +93,8 @@ def catalog(view_set: str, relation_set: str, sources: int) -> Catalog:
             View("v3", Select(r1, _equals(1, 1))),
         ),
         "copies": lambda: (View("v1", r1), View("v2", r2)),
-    }[view_set]()
-    return Catalog(relations, views, tuple(dict.fromkeys(PLACES[sources])))
+    }
+    return Catalog(relations, made[view_set](), tuple(dict.fromkeys(PLACES[sources])))
 
 
 def _orders() -> Catalog:

@@ -165,18 +165,14 @@ class _Drawer:
         return tuple(changes)
 
     def _change(self, name: str) -> Change:
-        rng, case, relation, bag = (
-            self.rng,
-            self.case,
-            self.known.relations[name],
-            self.contents[name],
-        )
+        rng, case = self.rng, self.case
+        relation, bag = self.known.relations[name], self.contents[name]
         kind = rng.random()
         if kind < case.truncates:
             return Change(name, None, None)
         if bag and kind < case.truncates + case.no_ops:
-            row = rng.choice(list(bag))
-            return Change(name, row, row)
+            same = rng.choice(list(bag))
+            return Change(name, same, same)
         if not bag or rng.random() < 0.45:
             row = _free_row(rng, case, relation, bag)
             if row is not None or not bag:
@@ -187,11 +183,11 @@ class _Drawer:
         if not relation.key or rng.random() < case.key_changes:
             new = _free_row(rng, case, relation, bag)
             return Change(name, old, new if new is not None and new != old else None)
-        new = tuple(
+        changed = tuple(
             value if i in relation.key else int(rng.random() * case.domain)
             for i, value in enumerate(old)
         )
-        return Change(name, old, new if new != old else None)
+        return Change(name, old, changed if changed != old else None)
 
 
 def _apply(bag: Bag, change: Change) -> None:

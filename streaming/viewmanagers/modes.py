@@ -6,6 +6,9 @@ is true and tight: the simulator finds no history below the level stated, and on
 "one-local" the same over one source, its single source column. A level in the figure holds for less
 demanding scenarios too.
 
+Where sources truncate relations, modes that ask give strong at best: an answer that has seen a truncate
+too early leaves no rows to compensate with, so one list brings the view to the truncate.
+
 What a mode is given differs: the published algorithms are told what their papers say they are told.
 Strobe and C-Strobe get each update by itself, T-Strobe and C-TStrobe each source's transactions, G-Strobe
 and the modes made here global transactions too. This is `numbering`, how the integrator numbers for it.
@@ -52,9 +55,11 @@ class ModeInfo:
         manager: module and class in this package; the module is imported when first needed.
         asks: it asks the sources.
         exact: it compensates for any source state, so its answers need not be in order (DESIGN 7).
+        sessions: it reads delta tables in sessions and numbers these itself; its group has no integrator.
         keyed: the view must have keys of all its relations, each row one derivation.
         numbering: see above.
-        complete_lists: its lists are complete, so that the merge may be SPA.
+        sends: the level of its lists, for the choice of the merge; what promises nothing of a number
+            sends convergent ones.
         levels: the fence's row; a scene that lacks is refused when the view is made.
         reason: why it gives no more, where it gives less than complete.
         settings: what `Options.settings` may set, with its value where it does not.
@@ -63,12 +68,18 @@ class ModeInfo:
     manager: str
     asks: bool
     numbering: Numbering
-    complete_lists: bool
+    sends: Literal["complete", "complete-N", "strong", "convergent"]
     levels: Mapping[Scene, Level]
     reason: str = ""
     exact: bool = False
     keyed: bool = False
+    sessions: bool = False
     settings: Mapping[str, int] = field(default_factory=dict)
+
+    def period(self, settings: Mapping[str, int]) -> int | None:
+        """N of a complete-N mode."""
+        usual = self.settings.get("period")
+        return usual and settings.get("period", usual)
 
     def make(self, spec: ViewSpec, operators: Operators[Any], options: Options) -> Any:
         """The manager of a view.
@@ -99,7 +110,7 @@ MODES: dict[str, ModeInfo] = {
         manager="replica:ReplicaManager",
         asks=False,
         numbering="joined",
-        complete_lists=True,
+        sends="complete",
         levels=_row(_COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE),
     ),
     "compensating": ModeInfo(
@@ -107,14 +118,14 @@ MODES: dict[str, ModeInfo] = {
         asks=True,
         exact=True,
         numbering="joined",
-        complete_lists=True,
+        sends="complete",
         levels=_row(_COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE),
     ),
     "sweep": ModeInfo(
         manager="sweep:SweepManager",
         asks=True,
         numbering="joined",
-        complete_lists=True,
+        sends="complete",
         levels=_row(_COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE),
     ),
     "recompute": ModeInfo(
@@ -122,7 +133,7 @@ MODES: dict[str, ModeInfo] = {
         asks=True,
         exact=True,
         numbering="joined",
-        complete_lists=False,
+        sends="strong",
         levels=_row(_STRONG, _STRONG, _STRONG, _STRONG, _STRONG),
         reason="it looks at the sources at its refresh points only",
         settings={"every": 1},
@@ -131,7 +142,7 @@ MODES: dict[str, ModeInfo] = {
         manager="eca:EcaManager",
         asks=True,
         numbering="joined",
-        complete_lists=False,
+        sends="strong",
         levels=_row(_STRONG, _STRONG, None, None, None),
         reason="COLLECT is applied when UQS is empty, for all updates since; it compensates for one"
         " source's order only",
@@ -142,7 +153,7 @@ MODES: dict[str, ModeInfo] = {
         asks=True,
         keyed=True,
         numbering="event",
-        complete_lists=False,
+        sends="strong",
         levels=_row(_STRONG, _CONVERGENT, _STRONG, _CONVERGENT, _CONVERGENT),
         reason="it takes each update by itself and applies AL when UQS is empty",
         settings={"gate": 1, "grouped": 1, "from_view": 0},
@@ -152,7 +163,7 @@ MODES: dict[str, ModeInfo] = {
         asks=True,
         keyed=True,
         numbering="local",
-        complete_lists=False,
+        sends="strong",
         levels=_row(_STRONG, _STRONG, _STRONG, _STRONG, _WEAK),
         reason="it knows the transactions of each source by itself and applies AL when UQS is empty",
         settings={"gate": 1, "grouped": 1, "from_view": 0},
@@ -162,7 +173,7 @@ MODES: dict[str, ModeInfo] = {
         asks=True,
         keyed=True,
         numbering="apart",
-        complete_lists=False,
+        sends="strong",
         levels=_row(_STRONG, _STRONG, _STRONG, _STRONG, _STRONG),
         reason="it applies AL when UQS is empty, for all transactions since",
         settings={"gate": 1, "grouped": 1, "from_view": 0},
@@ -172,7 +183,7 @@ MODES: dict[str, ModeInfo] = {
         asks=True,
         keyed=True,
         numbering="event",
-        complete_lists=True,
+        sends="complete",
         levels=_row(_COMPLETE, _CONVERGENT, _COMPLETE, _CONVERGENT, _CONVERGENT),
         reason="it takes each update by itself",
         settings={"grouped": 1, "from_view": 0},
@@ -182,7 +193,7 @@ MODES: dict[str, ModeInfo] = {
         asks=True,
         keyed=True,
         numbering="local",
-        complete_lists=True,
+        sends="complete",
         levels=_row(_COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE, _WEAK),
         reason="it knows the transactions of each source by itself",
         settings={"grouped": 1, "from_view": 0},
@@ -192,7 +203,7 @@ MODES: dict[str, ModeInfo] = {
         asks=True,
         keyed=True,
         numbering="event",
-        complete_lists=False,
+        sends="complete-N",
         levels=_row(_COMPLETE_N, _CONVERGENT, _COMPLETE_N, _CONVERGENT, _CONVERGENT),
         reason="it brings the view forward by `period` updates at a time",
         settings={"period": 2, "grouped": 1, "from_view": 0},
@@ -202,16 +213,26 @@ MODES: dict[str, ModeInfo] = {
         asks=True,
         keyed=True,
         numbering="local",
-        complete_lists=False,
+        sends="complete-N",
         levels=_row(_COMPLETE_N, _COMPLETE_N, _COMPLETE_N, _COMPLETE_N, _WEAK),
         reason="it brings the view forward by `period` transactions of single sources at a time",
         settings={"period": 2, "grouped": 1, "from_view": 0},
+    ),
+    "isolated": ModeInfo(
+        manager="isolated:Isolated",
+        asks=True,
+        sessions=True,
+        numbering="local",
+        sends="strong",
+        levels=_row(_STRONG, _STRONG, _STRONG, _STRONG, _WEAK),
+        reason="a session takes all that each source has committed since the last one, and no source"
+        " knows of parts at others",
     ),
     "naive": ModeInfo(
         manager="naive:NaiveManager",
         asks=True,
         numbering="joined",
-        complete_lists=True,
+        sends="convergent",
         levels=_row(_NONE, _NONE, _NONE, _NONE, _NONE),
         reason="an answer that has seen later updates is taken as it is",
     ),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from streaming.algebra.adddel import State, replaced, table_in, terms
@@ -61,13 +62,19 @@ def walks(view: str, psj: Psj, changed: Collection[str]) -> list[Walk[Any]]:
 
 def whole(view: str, psj: Psj) -> Walk[Any]:
     """Q itself in the state old: ADD(Q) where the past is nothing."""
-    return Walk(view, 1, 0, ("old",) * len(psj.places))
+    old: State = "old"
+    return Walk(view, 1, 0, tuple(old for _ in psj.places))
 
 
 def next_places(psj: Psj, walk: Walk[V]) -> Places:
     """Where the walk goes next: a place and its neighbours of the same source, in order."""
-    rest = [place for place in psj.places if place not in walk.have]
-    first = next_place(psj, walk.have, tuple(rest)) if walk.have else walk.start
+    return _next_places(psj, walk.have, walk.start)
+
+
+@lru_cache(maxsize=4096)
+def _next_places(psj: Psj, have: Places, start: int) -> Places:
+    rest = [place for place in psj.places if place not in have]
+    first = next_place(psj, have, tuple(rest)) if have else start
     source, graph, run = source_of(psj.relations[first]), join_graph(psj), [first]
     rest.remove(first)
     while True:
@@ -85,14 +92,19 @@ def next_places(psj: Psj, walk: Walk[V]) -> Places:
 
 def statement(psj: Psj, walk: Walk[V], run: Places) -> Tree:
     """What the source of the places in `run` evaluates; the walk's rows are its `Scan(LEFT)`."""
-    have, rest = walk.have, run
+    return _statement(psj, walk.have, run, walk.states)
+
+
+@lru_cache(maxsize=4096)
+def _statement(psj: Psj, have: Places, run: Places, states: tuple[State, ...]) -> Tree:
+    rest = run
     tree: Tree = Scan(LEFT, partial_schema(psj, have))
     if not have:
         have, rest = run[:1], run[1:]
-        state = walk.states[run[0]]
+        state = states[run[0]]
         tree = replaced(psj.leaves[run[0]], lambda scan: table_in(scan, state))
     for place in rest:
-        tree = _joined(psj, have, place, tree, walk.states[place])
+        tree = _joined(psj, have, place, tree, states[place])
         have = tuple(sorted((*have, place)))
     if have == psj.places:
         done = tree

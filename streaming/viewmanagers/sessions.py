@@ -1,7 +1,8 @@
 """What `isolated` and the sources say to each other in a session (moro-sartori 5.6).
 
-Every message names its session, so one that was lost can be sent again and one that was repeated or
-comes late is known for what it is. Relations are opaque values, ids too: a relation of one column.
+An answer names its session or its number, so one that was lost can be sent again, and one that was
+repeated or comes late is known for what it is. Relations are opaque values; so are ids, a relation of one
+column.
 """
 
 from __future__ import annotations
@@ -63,10 +64,12 @@ class Evaluated(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """The warehouse transaction of a session is durable (step 3); lists of it that come again are
-    dropped by the warehouse."""
+    """The warehouse transaction with the lists of a number is durable (step 3).
 
-    session: int
+    Lists of that number that come again are dropped by the warehouse.
+    """
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +90,4 @@ class Deleted:
     source: str
 
 
-Received = StartSession | Ids[V] | Evaluated[V] | Installed | Deleted
+Answer = Ids[V] | Evaluated[V] | Installed | Deleted

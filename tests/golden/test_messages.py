@@ -24,6 +24,7 @@ from streaming.messages import (
     Rows,
     Suspend,
     Updates,
+    ViewChange,
     decode,
     encode,
 )
@@ -75,6 +76,30 @@ KINDS: dict[str, tuple[str, Message]] = {
         "bank.actions.bank",
         ActionList(group="bank", view="überweisung", first=4, last=4, complete=False),
     ),
+    "actions_with_rel": (
+        "bank.actions.bank",
+        ActionList(
+            group="bank",
+            view="total",
+            first=5,
+            last=5,
+            rel=(
+                ViewChange(group="bank", view="balance", change="drop", number=4),
+                Rel(group="bank", first=5, last=5, runs=(RUNS[1],)),
+            ),
+        ),
+    ),
+    "view": (
+        "bank.rel.bank",
+        ViewChange(
+            group="bank",
+            view="branch",
+            change="add",
+            number=4,
+            manager="complete-N",
+            every=100,
+        ),
+    ),
     "suspend": (
         "bank.actions.bank",
         Suspend(
@@ -95,12 +120,18 @@ def golden(name: str) -> dict[str, Any]:
 
 def travelling(topic: str, message: Message) -> dict[str, Any]:
     """The message as the product publishes it."""
-    first = message.after if isinstance(message, Suspend) else message.first
+    match message:
+        case Suspend():
+            first = last = message.after
+        case ViewChange():
+            first = last = message.number
+        case _:
+            first, last = message.first, message.last
     outgoing = Outgoing(
         topic=topic,
         sequence=12,
         first=first,
-        last=first if isinstance(message, Suspend) else message.last,
+        last=last,
         kind=message.type,
         body=encode(message).decode(),
     )

@@ -163,6 +163,23 @@ def test_section_4_3_batching_wt1_and_wt2_makes_wt3_depend_on_the_batch() -> Non
     assert second.depends_on == (first.sequence,)
 
 
+def test_section_4_3_dependent_submission_runs_wt2_beside_wt1_and_never_wt3_before_it() -> None:
+    merge = MergeMachine("g", ("V1", "V2", "V3"), batching=NONE, discipline="dependent")
+    for message in (
+        rel(0),
+        rels(("V1", "V2"), ("V3",), ("V2",)),
+        *(al("V1", 1), al("V2", 1), al("V3", 2), al("V2", 3)),
+    ):
+        merge.handle(message)
+    running = {batch.ranges[0][0]: batch.sequence for batch in iter(merge.take_batch, None)}
+    assert set(running) == {0, 1, 2}
+    merge.committed(running[2])
+    assert merge.take_batch() is None
+    merge.committed(running[1])
+    batch = merge.take_batch()
+    assert batch is not None and batch.ranges == ((3, 3),)
+
+
 def example_4(merge: MergeMachine) -> None:
     """V1(R,S) V2(S,T,Q) V3(Q); U1 on S, U2 on Q, U3 on S; AL_3^1 covers U1 and U3."""
     merge.handle(rels(("V1", "V2"), ("V2", "V3"), ("V1", "V2")))

@@ -118,6 +118,9 @@ class Changing:
     strong: bool
     members: dict[str, int] = field(default_factory=dict)
     """The views at the end, with the number of each one's last addition."""
+    integrator: list[Event | ViewChange] = field(default_factory=list)
+    managers: list[tuple[str, int, list[Event | ViewChange]]] = field(default_factory=list)
+    """What each process sends; a view has a manager for each number at which it was added."""
 
 
 class _Writer:
@@ -131,11 +134,14 @@ class _Writer:
         self.dropped: dict[str, int] = {}
         self.integrator: list[Event | ViewChange] = []
         self.queues: list[list[Event | ViewChange]] = [self.integrator]
-        self.sending = {view: self._manager() for view in self.views}
+        self.managers: list[tuple[str, int, list[Event | ViewChange]]] = []
+        self.sending = {view: self._manager(view, -1) for view in self.views}
 
-    def _manager(self) -> list[Event | ViewChange]:
-        self.queues.append([])
-        return self.queues[-1]
+    def _manager(self, view: str, number: int) -> list[Event | ViewChange]:
+        queue: list[Event | ViewChange] = []
+        self.queues.append(queue)
+        self.managers.append((view, number, queue))
+        return queue
 
     def write(self) -> Changing:
         first = 0
@@ -146,7 +152,15 @@ class _Writer:
             first = last + 1
         self._rel(first, first)
         events = shuffle(self.rng, self.queues)  # type: ignore[arg-type]
-        return Changing(self.views, list(events), first, self.strong, dict(self.members))
+        return Changing(
+            self.views,
+            list(events),
+            first,
+            self.strong,
+            dict(self.members),
+            self.integrator,
+            self.managers,
+        )
 
     def _rel(self, first: int, last: int) -> None:
         runs = []
@@ -185,7 +199,7 @@ class _Writer:
             elif number > self.dropped.get(view, -2) + 1:
                 change = self._change(view, number, "add")
                 self.integrator.append(change)
-                self.sending[view] = self._manager()
+                self.sending[view] = self._manager(view, number)
                 self.sending[view].append(change)
                 self._list(view, number, number, True)
                 self.members[view] = number

@@ -141,7 +141,9 @@ def test_a_refused_change_changes_nothing(strong: bool) -> None:
             if not isinstance(event, ViewChange):
                 continue
             before = merge.snapshot()
-            for number in (event.number - 1, merge.seen - 1):
+            for number in {event.number - 1, merge.seen - 1}:
+                if number in merge.opened.get(event.view, ()):
+                    continue  # an echo
                 with pytest.raises(ProtocolError):
                     merge.handle(event.model_copy(update={"number": number}))
                 assert merge.snapshot() == before

@@ -9,7 +9,7 @@ from streaming.algebra.bag import Bag, Row, bag
 from streaming.simulator.auditor import Auditor
 from streaming.simulator.case import Scenario
 from streaming.simulator.lattice import Place, Values
-from streaming.simulator.views import catalog
+from streaming.simulator.views import RelationSet, ViewSet, catalog
 from streaming.simulator.workload import Change, Transaction, World
 
 ROW = re.compile(r"\[([\d,]+)\]")
@@ -38,11 +38,11 @@ def rows(text: str) -> Bag:
 
 
 def a_world(
-    views: str,
+    views: ViewSet,
     initial: Mapping[str, str],
     logs: Mapping[str, Sequence[str]],
     sources: int = 2,
-    keys: str = "first",
+    keys: RelationSet = "first",
 ) -> World:
     """A world; a transaction is "change; change", a global one's part "G1/2: change; ..."."""
     known = catalog(views, keys, sources)

@@ -1,7 +1,7 @@
 """The fence of strobe-family figure 9.3, walked on both sides (`viewmanagers.modes`).
 
 At the level stated for a mode in a scenario no random history is below it; one level up, one is. Each
-history has six transactions over three relations and runs the real machines.
+history has five transactions over three relations and runs the real machines.
 """
 
 from __future__ import annotations

@@ -37,7 +37,10 @@ GROUPS: dict[str, tuple[Case, Level]] = {
         COMPLETE,
     ),
     "c-strobe-and-others": (replace(MIXED, modes=("c_tstrobe", "sweep", "replica")), COMPLETE),
-    "one-strong": (replace(MIXED, scenario="global", modes=("replica", "recompute", "sweep")), STRONG),
+    "one-strong": (
+        replace(MIXED, scenario="global", modes=("replica", "recompute", "sweep")),
+        STRONG,
+    ),
     "all-strong": (
         replace(MIXED, scenario="global", modes=("t_strobe", "recompute", "t_strobe")),
         STRONG,
@@ -46,6 +49,18 @@ GROUPS: dict[str, tuple[Case, Level]] = {
     "eca-and-replica": (
         replace(BASE, views="pair", sources=1, modes=("eca", "replica"), numbering="joined"),
         STRONG,
+    ),
+    "complete-2": (
+        replace(
+            BASE,
+            views="trio",
+            modes=("c_tstrobe_k",),
+            batch=2,
+            vary=False,
+            no_ops=0.0,
+            options=(("every", 2), ("period", 2)),
+        ),
+        Level.COMPLETE_N,
     ),
     "crashes": (
         replace(
@@ -57,7 +72,15 @@ GROUPS: dict[str, tuple[Case, Level]] = {
         STRONG,
     ),
     "truncates": (
-        replace(MIXED, modes=("compensating", "sweep", "replica"), merge="pa", truncates=0.1),
+        # In one message: a list for a truncate that was seen too early may cross no cut.
+        replace(
+            MIXED,
+            modes=("compensating", "sweep", "replica"),
+            merge="pa",
+            truncates=0.1,
+            batch=6,
+            vary=False,
+        ),
         STRONG,
     ),
 }
@@ -96,7 +119,9 @@ def test_relevance_by_selections_alone_puts_an_order_in_two_places(
     """
     case = replace(BASE, views="orders", transactions=8)
 
-    def as_printed(catalog: Catalog, first: int, patterns: tuple[Pattern, ...]) -> tuple[RelRun, ...]:
+    def as_printed(
+        catalog: Catalog, first: int, patterns: tuple[Pattern, ...]
+    ) -> tuple[RelRun, ...]:
         return tuple(
             RelRun(
                 first=each.first,
@@ -126,6 +151,6 @@ def test_rows_without_a_view_in_common_may_still_have_an_order() -> None:
     seed = counter_example(case, STRONG, range(400))
     assert seed is not None
     outcome = run(case, seed)
-    assert outcome.group is Level.WEAK, f"seed {seed}"
+    assert outcome.group < STRONG, f"seed {seed}"
     assert set(outcome.levels.values()) == {COMPLETE}
     assert counter_example(replace(case, order="prefix"), COMPLETE, range(400)) is None

@@ -20,7 +20,11 @@ SOME = 150
 ANY_VIEW = ("replica", "compensating", "sweep", "recompute")
 """Modes that ask for no keys."""
 STROBES = [mode for mode, info in MODES.items() if info.keyed]
-RIGHT = [mode for mode, info in MODES.items() if info.levels["one-local"] > Level.NONE]
+RIGHT = [
+    mode
+    for mode, info in MODES.items()
+    if info.levels["one-local"] > Level.NONE and not info.sessions
+]
 
 
 def scene_of(mode: str) -> Scene:

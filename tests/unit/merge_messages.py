@@ -52,14 +52,14 @@ def told(merge: Any, *messages: object) -> Any:
     return merge
 
 
-def refused(merge: Any, message: object, rule: str) -> None:
+def refused(merge: Any, message: object, rule: str, names: str = "") -> None:
     """The message breaks the protocol: the error says who, what and why, and nothing has changed."""
     before = merge.snapshot()
     with pytest.raises(ProtocolError, match=rule) as error:
         merge.handle(message)
     assert error.value.code == "PROTOCOL_MERGE"
     assert error.value.where == "merge"
-    assert type(message).__name__ in error.value.what
+    assert f"message: {names or type(message).__name__}(" in error.value.what
     assert merge.snapshot() == before
 
 

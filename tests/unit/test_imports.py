@@ -162,6 +162,25 @@ def test_a_machine_has_no_clock_no_threads_no_files_of_others_and_no_chance(fold
     )
 
 
+def test_the_simulator_imports_only_what_is_pure_and_nothing_imports_it() -> None:
+    own = ("messages", "algebra", "errors", "simulator", *MACHINES)
+    allowed = tuple(f"streaming.{name}" for name in own)
+    offences = []
+    for one in IMPORTS:
+        top = one.module.partition(".")[0]
+        if not one.file.startswith("simulator/"):
+            good = not within(one.module, "streaming.simulator")
+        elif top == "streaming":
+            good = any(within(one.module, package) for package in allowed)
+        else:
+            command = one.file == "simulator/__main__.py" and top in {"typer", "rich"}
+            clock = top in {"time", "datetime", "threading", "socket", "subprocess"}
+            good = command or (top in sys.stdlib_module_names | COLUMNS and not clock)
+        if not good:
+            offences.append(str(one))
+    broken(offences)
+
+
 def test_spark_is_imported_only_where_it_runs() -> None:
     offences = []
     for one in IMPORTS:

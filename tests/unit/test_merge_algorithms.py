@@ -6,7 +6,7 @@ import pytest
 from merge_messages import al, refused, rel, suspend, taken, told
 
 from streaming.errors import FrescoError
-from streaming.integrator.groups import merge_groups
+from streaming.integrator.groups import groups_apart
 from streaming.merge.algorithms import Algorithm, Manager, algorithm_for, merge_of
 from streaming.merge.batching import NONE
 from streaming.merge.by_blocks import BlockMerge
@@ -53,12 +53,11 @@ def test_spa_passes_nothing_through() -> None:
         MergeMachine("g", ("a",), "spa", through=("a",))
 
 
-def test_a_convergent_view_gets_a_group_of_its_own() -> None:
-    views = {"a": ["r"], "b": ["r"], "c": ["r"]}
-    groups = merge_groups(views, name="main", apart=["b"])
-    assert [(group.name, group.views) for group in groups] == [
-        ("main", ("a", "c")),
-        ("main_b", ("b",)),
+def test_convergent_views_get_a_group_each() -> None:
+    groups = groups_apart({"b": ["s", "r"], "a": ["r"]}, "main")
+    assert [(group.name, group.views, group.relations) for group in groups] == [
+        ("main_a", ("a",), ("r",)),
+        ("main_b", ("b",), ("r", "s")),
     ]
 
 

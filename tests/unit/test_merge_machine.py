@@ -3,47 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from merge_messages import al, refused, rel, suspend, told
 
-from streaming.errors import FrescoError, ProtocolError
+from streaming.errors import FrescoError
 from streaming.merge.batching import GREEDY, NONE, Part, bound
 from streaming.merge.machine import MergeMachine
-from streaming.messages import ActionList, Rel, RelRun, Rows, Suspend
-
-Run = tuple[int, int, str] | tuple[int, int, str, str]
-
-
-def rel(first: int, last: int, *runs: Run, group: str = "g", **facts: object) -> Rel:
-    """REL with runs (first, last, views, idle); views are one letter each."""
-    made = tuple(
-        RelRun(first=run[0], last=run[1], views=tuple(run[2]), idle=tuple("".join(run[3:])))
-        for run in runs
-    )
-    return Rel(group=group, first=first, last=last, runs=made, **facts)  # type: ignore[arg-type]
-
-
-def al(view: str, first: int, last: int, rows: int = 1, complete: bool = True) -> ActionList:
-    delta = Rows(rows=rows, path=f"{view}{last}") if rows else None
-    return ActionList(group="g", view=view, first=first, last=last, delta=delta, complete=complete)
-
-
-def suspend(view: str, after: int) -> Suspend:
-    return Suspend(group="g", view=view, after=after, error={"code": "SOURCE_DECODE"})
+from streaming.messages import ActionList
 
 
 def merge_of(*messages: object, views: str = "ab", algorithm: str = "spa") -> MergeMachine:
-    merge = MergeMachine("g", tuple(views), algorithm)  # type: ignore[arg-type]
-    for message in messages:
-        merge.handle(message)  # type: ignore[arg-type]
+    merge: MergeMachine = told(MergeMachine("g", tuple(views), algorithm), *messages)  # type: ignore[arg-type]
     return merge
-
-
-def refused(merge: MergeMachine, message: object, rule: str) -> None:
-    """The message breaks the protocol and changes nothing."""
-    before, table = merge.snapshot(), merge.table()
-    with pytest.raises(ProtocolError, match=rule) as error:
-        merge.handle(message)  # type: ignore[arg-type]
-    assert error.value.code == "PROTOCOL_MERGE"
-    assert (merge.snapshot(), merge.table()) == (before, table)
 
 
 BREACHES = {

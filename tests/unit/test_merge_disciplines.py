@@ -1,0 +1,130 @@
+"""Submission disciplines (MVC 4.3): which transactions may run beside which, by the paper's example.
+
+WT1 touches V1 and V2, WT2 touches V3, WT3 touches V2: WT3 depends on WT1, WT2 on neither.
+"""
+
+from __future__ import annotations
+
+import pytest
+from merge_messages import add, al, drop, rel, told
+
+from streaming.errors import ProtocolError
+from streaming.merge.batching import GREEDY, NONE, BatchedTransaction, Batching, bound
+from streaming.merge.machine import MergeMachine
+
+EXAMPLE = (
+    rel(0, 3, (0, 0, ""), (1, 1, "ab"), (2, 2, "c"), (3, 3, "b")),
+    *(al("a", 1, 1), al("b", 1, 1), al("c", 2, 2), al("b", 3, 3)),
+)
+"""V1, V2, V3 are a, b, c."""
+
+
+def merge_of(discipline: str, batching: Batching = NONE, *messages: object) -> MergeMachine:
+    machine = MergeMachine("g", ("a", "b", "c"), "spa", batching, discipline=discipline)  # type: ignore[arg-type]
+    merge: MergeMachine = told(machine, *(messages or EXAMPLE))
+    if not messages:
+        zero = merge.take_batch() if batching == NONE else None
+        if zero is not None and discipline != "declared":
+            merge.committed(zero.sequence)
+    return merge
+
+
+def submitted(merge: MergeMachine) -> list[tuple[tuple[int, int], ...]]:
+    """The numbers of every transaction that may be submitted now."""
+    return [batch.ranges for batch in iter(merge.take_batch, None)]
+
+
+def test_sequential_submits_one_after_the_other_has_committed() -> None:
+    merge = merge_of("sequential")
+    for sequence, number in ((2, 1), (3, 2), (4, 3)):
+        assert submitted(merge) == [((number, number),)]
+        assert submitted(merge) == []
+        merge.committed(sequence)
+    assert submitted(merge) == []
+    assert merge.submission.commits.covered.frontier == 3
+
+
+def test_dependent_runs_wt2_beside_wt1_and_wt3_after_it() -> None:
+    merge = merge_of("dependent")
+    assert submitted(merge) == [((1, 1),), ((2, 2),)]
+    merge.committed(3)
+    assert submitted(merge) == [], "WT2 says nothing of WT1"
+    assert merge.submission.commits.covered.ahead == [(2, 2)]
+    merge.committed(2)
+    assert submitted(merge) == [((3, 3),)]
+    assert merge.submission.commits.covered.frontier == 2
+
+
+def test_dependent_holds_back_what_depends_on_something_held_back() -> None:
+    """4 touches V2 and V3: it waits for WT3, which waits for WT1, though WT2 has committed."""
+    merge = merge_of("dependent")
+    told(merge, rel(4, 5, (4, 4, "bc"), (5, 5, "c")))
+    told(merge, al("b", 4, 4), al("c", 4, 4), al("c", 5, 5))
+    assert submitted(merge) == [((1, 1),), ((2, 2),)]
+    merge.committed(3)
+    assert submitted(merge) == [], "5 touches only V3, and must not overtake 4"
+    merge.committed(2)
+    assert submitted(merge) == [((3, 3),)]
+    merge.committed(4)
+    assert submitted(merge) == [((4, 4),)]
+
+
+def test_batching_wt1_and_wt2_makes_wt3_and_what_follows_wt2_depend_on_the_batch() -> None:
+    merge = merge_of("dependent", bound(3, 0))
+    told(merge, rel(4, 4, (4, 4, "c")), al("c", 4, 4))
+    assert submitted(merge) == [((0, 2),)], "0 is empty, so the batch is WT1 and WT2"
+    merge.committed(1)
+    assert submitted(merge) == [((3, 4),)]
+
+
+def test_greedy_batches_take_all_that_is_free() -> None:
+    merge = merge_of("dependent", GREEDY, *EXAMPLE[:3])
+    assert submitted(merge) == [((0, 1),)]
+    told(merge, *EXAMPLE[3:])
+    assert submitted(merge) == [((2, 2),)], "WT3 waits for the first batch"
+    merge.committed(1)
+    assert submitted(merge) == [((3, 3),)]
+
+
+def test_declared_submits_all_with_their_dependencies() -> None:
+    merge = merge_of("declared")
+    batches = list(iter(merge.take_batch, None))
+    assert [(batch.ranges[0][0], batch.depends_on) for batch in batches] == [
+        (1, ()),
+        (2, ()),
+        (3, (2,)),
+    ]
+
+
+def test_a_view_joins_after_everything_its_content_reflects_has_committed() -> None:
+    merge = merge_of("dependent", NONE, rel(0, 0, (0, 0, "a")), add("d", 0), al("d", 0, 0))
+    told(merge, rel(1, 1, (1, 1, "b")), al("a", 0, 0), al("b", 1, 1))
+    assert submitted(merge) == [((0, 0),), ((1, 1),)], "d waits for 0; 1 does not concern it"
+    merge.committed(1)
+    batch = merge.take_batch()
+    assert batch is not None and batch.added == (("d", 0),)
+
+
+def test_a_column_closes_after_its_last_transaction_has_committed() -> None:
+    merge = merge_of("dependent", NONE, rel(0, 0, (0, 0, "ab")), al("a", 0, 0), al("b", 0, 0))
+    assert submitted(merge) == [((0, 0),)]
+    told(merge, drop("b", 0))
+    assert submitted(merge) == []
+    merge.committed(1)
+    batch = merge.take_batch()
+    assert batch is not None and batch.dropped == (("b", 0),)
+
+
+@pytest.mark.parametrize("discipline", ["sequential", "dependent", "declared"])
+@pytest.mark.parametrize("sequence", [0, 2, 7])
+def test_a_commit_that_is_not_waited_for_is_refused(discipline: str, sequence: int) -> None:
+    """0 and 7 were never submitted, 2 has committed already (or never says so, declared)."""
+    merge = merge_of(discipline)
+    assert isinstance(merge.take_batch(), BatchedTransaction)
+    if discipline != "declared":
+        merge.committed(2)
+    before = merge.snapshot()
+    with pytest.raises(ProtocolError, match=f"commit of {sequence} in group 'g'") as error:
+        merge.committed(sequence)
+    assert error.value.code == "PROTOCOL_MERGE"
+    assert merge.snapshot() == before

@@ -122,6 +122,28 @@ def measure(load: Load, count: int) -> tuple[float, int]:
     return seconds, len(str(merge.snapshot()))
 
 
+def aged(load: Load, count: int) -> tuple[float, float]:
+    """Transactions per CPU second of a machine that has had `count`, and of a fresh one, in turn.
+
+    Other processes slow both alike, so the ratio shows growth where the rates alone cannot.
+    """
+    machines = [MergeMachine("g", VIEWS, load.algorithm) for _ in range(2)]
+    for block in blocks(load, count):
+        for message in block:
+            machines[0].handle(message)
+        machines[0].take_batch()
+    seconds = [0.0, 0.0]
+    for at in range(0, 50 * BLOCK, BLOCK):
+        for which, start in enumerate((count + at, at)):
+            block = messages(load, start)
+            begin = time.process_time()
+            for message in block:
+                machines[which].handle(message)
+            machines[which].take_batch()
+            seconds[which] += time.process_time() - begin
+    return 50 * BLOCK / seconds[0], 50 * BLOCK / seconds[1]
+
+
 def kept(load: Load, count: int) -> int:
     """Bytes that the machine holds after a load, 20 blocks at most (measured apart: it is slow)."""
     tracemalloc.start()
@@ -156,6 +178,13 @@ def main() -> None:
             )
             print(lines[-1], flush=True)
     if long:
+        old, new = aged(LOADS[2], 10**7)
+        lines += [
+            "",
+            f"Random load, 500,000 more after 10,000,000: {old:,.0f} transactions/CPU s; ",
+        ]
+        lines[-1] += f"a fresh machine in turn with it: {new:,.0f}."
+        print(lines[-1])
         RESULT.write_text(report(lines), encoding="utf-8")
 
 

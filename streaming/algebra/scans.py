@@ -7,6 +7,7 @@ be read concerns its view, so both judge alike.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from streaming.algebra.tree import (
     Project,
@@ -30,6 +31,7 @@ class ScanNeed:
     schema: Schema
 
 
+@lru_cache(maxsize=1024)
 def scan_needs(tree: Tree) -> tuple[ScanNeed, ...]:
     """The scans of a tree with the selections and the projection directly above each."""
     columns: frozenset[int] | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from streaming.algebra.operators import Positions
 from streaming.algebra.psj import Places, Psj, psj_of, renumbered
@@ -46,12 +47,12 @@ class PlaceKey:
     shown: Pairs
     whole: bool
 
-    @property
+    @cached_property
     def leaf(self) -> Positions:
         """The key's columns in the leaf."""
         return tuple(column for column, _ in self.key)
 
-    @property
+    @cached_property
     def outputs(self) -> Positions:
         """The key's positions in the outputs."""
         return tuple(output for _, output in self.key)
@@ -75,7 +76,7 @@ class ViewKeys:
 
     places: tuple[PlaceKey, ...]
 
-    @property
+    @cached_property
     def outputs(self) -> Positions:
         return tuple(sorted({o for place in self.places for o in place.outputs}))
 
@@ -86,7 +87,12 @@ def keys_of(psj: Psj, primary: Keys) -> ViewKeys:
     Raises:
         FrescoError: VIEW_KEY_MISSING, a relation has no primary key, or the outputs hold it not whole.
     """
-    equal = _equal(psj)
+    return _keys_of(psj, tuple((name, tuple(primary.get(name, ()))) for name in psj.relations))
+
+
+@lru_cache(maxsize=1024)
+def _keys_of(psj: Psj, keys: tuple[tuple[str, Positions], ...]) -> ViewKeys:
+    equal, primary = _equal(psj), dict(keys)
     places = []
     for place in psj.places:
         key = _leaf_key(psj, place, primary)

@@ -99,11 +99,13 @@ def heard(
         # A tag that a snapshot holds in all its parts belongs to number 0 like any row.
         globals_ = {i: g for i, g in globals_.items() if g.members or not g.complete}
     released = {id_: left for id_, left in released.items() if left > 0}
-    return replace(state, logs=logs, globals=globals_, released=released, open=open_)
+    return State(state.number, logs, globals_, released, state.skip, open_)
 
 
 def released_late(state: State, now_ms: int, timeout_ms: int) -> tuple[State, list[str]]:
     """Incomplete global transactions that waited too long become local."""
+    if not state.globals:
+        return state, []
     late = [
         id_
         for id_, g in state.globals.items()
@@ -124,7 +126,8 @@ def window(state: State) -> tuple[State, Window]:
     if not state.globals and not state.skip:
         logs = {s: (first, last) for s, (first, last) in state.logs.items() if first <= last}
         taken = {s: (max(first, last + 1), last) for s, (first, last) in state.logs.items()}
-        return replace(state, logs=taken), Window(logs, {}, {})
+        rest = State(state.number, taken, {}, state.released, {}, state.open)
+        return rest, Window(logs, {}, {})
     limits = {source: last for source, (_, last) in state.logs.items()}
     blocked: set[str] = set()
     pending = [id_ for id_, g in state.globals.items() if not g.complete]

@@ -7,7 +7,8 @@ that saw tx overtakes tx's notification; ty's notification overtakes the answer 
 The adapter sits between the sources and the integrator on one side, the query processor and the
 manager on the other:
 
-* an answer that has seen something undelivered is *held* until that has been delivered;
+* an answer that has seen something undelivered is *held* until that has been delivered; a message
+  that holds more than that is cut in two, the answer between (`splitting`);
 * an answer that misses something already delivered is thrown away and its statement *asked again*.
 
 An answer therefore passes exactly when the transactions it has seen are those delivered, as over a FIFO
@@ -36,6 +37,7 @@ from streaming.algebra.treenotes import tree_back, tree_note
 from streaming.errors import ProtocolError
 from streaming.messages import Rows, Updates
 from streaming.queries.delivered import Delivered
+from streaming.queries.splitting import belongs_after, split
 from streaming.queries.states import SeenCodec, StateCodec
 
 V = TypeVar("V")
@@ -70,6 +72,7 @@ class FifoAdapter(Generic[V]):
         operators: what packs rows for snapshots.
         exact: only hold, never ask again.
         states: how source states are written into snapshots.
+        every: N of a complete-N manager, whose blocks of numbers a message is not cut inside of.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class FifoAdapter(Generic[V]):
         exact: bool = False,
         states: StateCodec | None = None,
         probe_after: int = PROBE_AFTER,
+        every: int = 1,
     ) -> None:
         self.view = view
         self.exact = exact
@@ -92,6 +96,7 @@ class FifoAdapter(Generic[V]):
         self._operators = operators
         self._codec = states or SeenCodec()
         self._probe_after = probe_after
+        self._every = every
 
     def handle(
         self, message: Updates | SourceQuery[V] | SourceAnswer[V]
@@ -118,6 +123,31 @@ class FifoAdapter(Generic[V]):
     # Passing, holding, asking again ---------------------------------------------------------------
 
     def _updates(self, updates: Updates) -> list[Updates | SourceQuery[V] | SourceAnswer[V]]:
+        """A message, cut in two where an answer that is held belongs inside of it."""
+        out: list[Updates | SourceQuery[V] | SourceAnswer[V]] = []
+        inside = [] if self.exact else self._inside(updates)
+        for after, step in sorted(inside):
+            if after >= updates.first:
+                piece, updates = split(updates, after)
+                out += self._delivered(piece)
+            if (waiting := self.out.pop(step, None)) is not None and waiting.answer is not None:
+                self._forget(waiting.answer, waiting.since)
+                out.append(replace(waiting.answer, step=waiting.query.step))
+        return [*out, *self._delivered(updates), *self._probes()]
+
+    def _inside(self, updates: Updates) -> list[tuple[int, int]]:
+        """(number after which it belongs, step) of the answers held that belong inside a message."""
+        found = []
+        for step, waiting in self.out.items():
+            answer = waiting.answer
+            if answer is None or self._has_missed(answer, waiting.since):
+                continue
+            after = belongs_after(updates, answer.source, answer.state)
+            if after is not None and after % self._every == 0:
+                found.append((after, step))
+        return found
+
+    def _delivered(self, updates: Updates) -> list[Updates | SourceQuery[V] | SourceAnswer[V]]:
         self.number = updates.last
         for source in self.delivered:
             if not self.exact:
@@ -130,7 +160,10 @@ class FifoAdapter(Generic[V]):
         for step, waiting in list(self.out.items()):
             if waiting.answer is not None:
                 out += self._judged(step, waiting)
-        return out + self._probes()
+        return out
+
+    def _has_missed(self, answer: SourceAnswer[V], since: int) -> bool:
+        return self.delivered[answer.source].missed(answer.state, since) is not None
 
     def _send(self, query: SourceQuery[V]) -> SourceQuery[V]:
         self.step += 1
@@ -154,7 +187,7 @@ class FifoAdapter(Generic[V]):
         if answer.state.upto > known.position:
             return []
         del self.out[step]
-        if not self.exact and known.missed(answer.state, waiting.since) is not None:
+        if not self.exact and self._has_missed(answer, waiting.since):
             return [self._send(waiting.query)]
         self._forget(answer, waiting.since)
         return [replace(answer, step=waiting.query.step)]

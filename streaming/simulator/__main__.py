@@ -26,6 +26,8 @@ def modes(text: str) -> tuple[str, ...]:
     for name in found:
         if name not in MODES:
             raise typer.BadParameter(f"no mode {name}; there are {', '.join(MODES)}")
+        if MODES[name].sessions:
+            raise typer.BadParameter(f"{name} has histories of its own: streaming.simulator.{name}")
     return found
 
 

@@ -84,7 +84,11 @@ class AskingNode:
             self.manager.psj, operators, exact=info.exact
         )
         self.adapter: FifoAdapter[Numbered] = FifoAdapter(
-            spec.view, self.manager.psj, operators, exact=info.exact
+            spec.view,
+            self.manager.psj,
+            operators,
+            exact=info.exact,
+            every=info.period(options.settings) or 1,
         )
         self.asked_again = 0
 

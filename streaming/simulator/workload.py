@@ -110,10 +110,12 @@ def world(case: Case, rng: random.Random) -> World:
 
 def _free_row(rng: random.Random, case: Case, relation: Relation, bag: Bag) -> Row | None:
     """A row whose key is not taken; None when a few draws find none."""
-    draw, domain, key = rng.random, case.domain, relation.key
+    draw, key = rng.random, relation.key
+    sizes = [case.domain + (i in key) for i in range(len(relation.schema))]
+    taken = {tuple([other[i] for i in key]) for other in bag} if key else set()
     for _ in range(3):
-        row = tuple([int(draw() * (domain + (i in key))) for i in range(len(relation.schema))])
-        if not key or all(any(row[i] != other[i] for i in key) for other in bag):
+        row = tuple([int(draw() * size) for size in sizes])
+        if not key or tuple([row[i] for i in key]) not in taken:
             return row
     return None
 

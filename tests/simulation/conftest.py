@@ -1,4 +1,4 @@
-"""One pool of processes for all simulation tests."""
+"""One pool of processes for all simulation tests, which are ordered so that no core waits for another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.simulation.cells import Runner
+from streaming.viewmanagers.levels import Level
+from tests.simulation.cells import CELLS, HISTORIES, Runner
+
+WAITING = "fence"
+"""The fixture of the tests that only wait for the pool."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: WAITING in getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +22,19 @@ def runner() -> Iterator[Runner]:
     one = Runner()
     yield one
     one.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def begun(request: pytest.FixtureRequest) -> None:
+    """All cells of the fence under way from the beginning, if they are asked for."""
+    if any(WAITING in getattr(item, "fixturenames", ()) for item in request.session.items):
+        runner: Runner = request.getfixturevalue("runner")
+        for cell in CELLS:
+            if cell.level > Level.NONE:
+                runner.ask(cell.case, cell.level, HISTORIES)
+
+
+@pytest.fixture(scope="session")
+def fence(runner: Runner) -> Runner:
+    """The pool with all cells under way."""
+    return runner

@@ -15,17 +15,10 @@ from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import MODES, SCENES, Scene, refuse_level
 from tests.simulation.cells import CELLS, HISTORIES, Cell, Runner, increasing, report
 
+pytestmark = pytest.mark.timeout(1800)
+"""A test may wait for the histories of others in the pool."""
 MOST_TO_TIGHT = 3000
 """Seeds to look at for a history below the next level."""
-
-
-@pytest.fixture(scope="module")
-def fence(runner: Runner) -> Runner:
-    """All cells under way at once, so that no core waits for a test."""
-    for cell in CELLS:
-        if cell.level > Level.NONE:
-            runner.ask(cell.case, cell.level, HISTORIES)
-    return runner
 
 
 @pytest.mark.parametrize(

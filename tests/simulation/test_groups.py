@@ -16,7 +16,9 @@ from streaming.simulator.views import Catalog
 from streaming.viewmanagers.levels import Level
 from tests.simulation.cells import Runner, report
 
-SOME = 200
+pytestmark = pytest.mark.timeout(1800)
+"""A test may wait for the histories of others in the pool."""
+SOME = 120
 BASE = Case(batch=4, vary=True, merge="auto", scenario="local")
 MIXED = replace(BASE, views="mixed", numbering="joined")
 STRONG, COMPLETE = Level.STRONG, Level.COMPLETE

@@ -207,6 +207,15 @@ def test_the_command_says_what_a_machine_refuses() -> None:
     assert "VIEW_MODE_SOURCES" in output
 
 
+@pytest.mark.parametrize(
+    ("mode", "said"), [("best", "no mode best"), ("isolated", "streaming.simulator.isolated")]
+)
+def test_an_unknown_mode_is_refused(mode: str, said: str) -> None:
+    code, output = command("--mode", mode)
+    assert code == 2
+    assert said in output.replace("\n", " ")
+
+
 def test_an_unknown_level_is_refused_with_the_names() -> None:
     code, output = command("--search", "best")
     assert code == 2

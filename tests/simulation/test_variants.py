@@ -16,7 +16,9 @@ from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import MODES, Scene
 from tests.simulation.cells import Runner, case_of, report
 
-SOME = 150
+pytestmark = pytest.mark.timeout(1800)
+"""A test may wait for the histories of others in the pool."""
+SOME = 100
 ANY_VIEW = ("replica", "compensating", "sweep", "recompute")
 """Modes that ask for no keys."""
 STROBES = [mode for mode, info in MODES.items() if info.keyed]

@@ -1,0 +1,236 @@
+"""One connection to a PostgreSQL source: snapshots, errors with codes, and a reconnect.
+
+A session does its work inside `with session.snapshot()`, one REPEATABLE READ transaction whose
+`PgState` says exactly what it sees. When the connection turns out to be lost the caller repeats its work
+once over a new one (`again`); a second loss is an error. No error text holds a password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from streaming.errors import FrescoError
+from streaming.sources.pgstate import PgState
+
+T = TypeVar("T")
+
+_STATE = """SELECT pg_is_in_recovery(), pg_current_snapshot()::text,
+CASE WHEN NOT pg_is_in_recovery() THEN (pg_current_wal_insert_lsn() - '0/0')::int8 END,
+CASE WHEN NOT pg_is_in_recovery() THEN (pg_current_wal_flush_lsn() - '0/0')::int8 END"""
+_SETTINGS = """SET TIME ZONE 'UTC'; SET DateStyle = 'ISO'; SET bytea_output = 'hex';
+SET extra_float_digits = 1; SET standard_conforming_strings = on; SET jit = off;
+SET statement_timeout = {timeout}; SET lock_timeout = 0"""
+_DEFAULTS = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "application_name": "fresco",
+}
+"""Of the connection, where its string does not say otherwise: a dead network must be noticed."""
+_CREDENTIALS = ("authentication", "password", "role", "pg_hba.conf", "user name")
+_LOST = (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow)
+
+
+class Lost(Exception):
+    """The connection is gone, or was when it was used."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+class Session:
+    """The connection of one thread to one source.
+
+    Args:
+        source: the source's name.
+        dsn: a libpq connection string.
+        timeout: seconds a statement may take.
+        remembered: an LSN that the source is known to have written durably, by an earlier run.
+    """
+
+    def __init__(self, source: str, dsn: str, *, timeout: float, remembered: int = 0) -> None:
+        self.source = source
+        self.durable = remembered
+        self.connects = 0
+        self._dsn = dsn
+        self._timeout = timeout
+        self._connection: psycopg.Connection | None = None
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def again(self, work: Callable[[], T]) -> T:
+        """The work's result; once repeated over a new connection when the one in use is lost.
+
+        Raises:
+            FrescoError: SOURCE_UNREACHABLE; what `work` raises.
+        """
+        fresh = self._connection is None
+        try:
+            return work()
+        except Lost as lost:
+            self.close()
+            if fresh:
+                raise self._unreachable(lost.what) from None
+        try:
+            return work()
+        except Lost as lost:
+            self.close()
+            raise self._unreachable(lost.what) from None
+
+    # Snapshots ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def snapshot(self, *, writes: bool = False) -> Iterator[tuple[psycopg.Connection, PgState]]:
+        """A transaction that sees one state.
+
+        Args:
+            writes: whether temporary tables are to be made.
+
+        Raises:
+            FrescoError: SOURCE_UNREACHABLE, SOURCE_CREDENTIALS, SOURCE_BEHIND, SOURCE_STANDBY,
+                SOURCE_QUERY_TIMEOUT, SOURCE_QUERY_REFUSED.
+            Lost: the connection in use is gone.
+        """
+        connection = self._connected()
+        try:
+            cursor = connection.cursor()
+            access = "READ WRITE" if writes else "READ ONLY"
+            cursor.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ {access}; {_STATE}".encode())
+            cursor.nextset()
+            found = cursor.fetchone()
+            assert found is not None
+            yield connection, self._checked(*found)
+            connection.execute("COMMIT")
+        except psycopg.Error as error:
+            raise self._judged(error) from None
+        finally:
+            self._settle(connection)
+
+    def mark(self) -> None:
+        """Write an empty transaction into the log, so that the log gets past what was seen.
+
+        A snapshot's `upto` covers transactions that no captured table is part of; the log tells
+        of the next captured one only. Debezium delivers this one as BEGIN and END (FACTS).
+        """
+        connection = self._connected()
+        try:
+            connection.execute("SELECT pg_logical_emit_message(true, 'fresco', '')")
+        except psycopg.Error as error:
+            raise self._judged(error) from None
+
+    def _settle(self, connection: psycopg.Connection) -> None:
+        """End a transaction that did not come to its COMMIT."""
+        if connection.closed or self._connection is not connection:
+            return
+        if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            try:
+                connection.execute("ROLLBACK")
+            except psycopg.Error:
+                self.close()
+
+    def _checked(
+        self, standby: bool, snapshot: str, upto: int | None, flushed: int | None
+    ) -> PgState:
+        if standby or upto is None or flushed is None:
+            raise FrescoError(
+                "SOURCE_STANDBY",
+                f"source {self.source} answers from a standby, whose snapshots do not name the"
+                " transactions they show",
+                where=f"source {self.source}",
+                todo="connect to the primary (target_session_attrs=primary)",
+            )
+        if upto < self.durable:
+            raise FrescoError(
+                "SOURCE_BEHIND",
+                f"source {self.source} is at log position {upto}, behind {self.durable}, which it had"
+                " written before: it was restored, or failed over to a server that lacks the last"
+                " transactions",
+                where=f"source {self.source}",
+                todo="bring back a server that has them, or snapshot the source and its views anew",
+            )
+        # What is flushed survives a crash of the server; what is only inserted may be lost rightly.
+        self.durable = max(self.durable, flushed)
+        return PgState.parsed(snapshot, upto)
+
+    # Connecting and errors ------------------------------------------------------------------------
+
+    def _connected(self) -> psycopg.Connection:
+        if self._connection is not None and not self._connection.closed:
+            return self._connection
+        try:
+            known: dict[str, Any] = {**_DEFAULTS, **conninfo_to_dict(self._dsn)}
+        except psycopg.Error:
+            raise self._unreachable("its connection string cannot be read") from None
+        try:
+            connection = psycopg.connect(make_conninfo("", **known), autocommit=True)
+            settings = _SETTINGS.format(timeout=max(1, int(self._timeout * 1000)))
+            connection.execute(settings.encode())
+        except psycopg.OperationalError as error:
+            text = self._without_password(str(error))
+            if any(word in text for word in _CREDENTIALS):
+                raise self._refused(text) from None
+            raise self._unreachable(text) from None
+        except psycopg.Error as error:
+            raise self._judged(error) from None
+        self._connection = connection
+        self.connects += 1
+        return connection
+
+    def _judged(self, error: psycopg.Error) -> Exception:
+        """What an error of a statement means."""
+        text = self._without_password(str(error))
+        where = f"source {self.source}"
+        if isinstance(error, errors.QueryCanceled):
+            return FrescoError(
+                "SOURCE_QUERY_TIMEOUT",
+                f"a query to source {self.source} took longer than {self._timeout:g} s",
+                where=where,
+                todo="see that the columns which the view joins on have indexes there, or raise"
+                " query_timeout",
+            )
+        broken = self._connection is None or self._connection.broken or self._connection.closed
+        if broken or isinstance(error, _LOST):
+            return Lost(text)
+        return FrescoError(
+            "SOURCE_QUERY_REFUSED",
+            f"source {self.source} refuses a query: {text}",
+            where=where,
+            todo="the view's tables and columns must be there, and the user needs SELECT on them",
+        )
+
+    def _refused(self, text: str) -> FrescoError:
+        return FrescoError(
+            "SOURCE_CREDENTIALS",
+            f"source {self.source} refuses the user or its password: {text}",
+            where=f"source {self.source}",
+            todo="correct the user and the password in the source's connection",
+        )
+
+    def _unreachable(self, text: str) -> FrescoError:
+        return FrescoError(
+            "SOURCE_UNREACHABLE",
+            f"source {self.source} cannot be asked: {text}",
+            where=f"source {self.source}",
+            todo="check the address and that the server is up; the views that ask it wait, the"
+            " others go on",
+        )
+
+    def _without_password(self, text: str) -> str:
+        try:
+            password = conninfo_to_dict(self._dsn).get("password")
+        except psycopg.Error:
+            password = None
+        text = " ".join(text.split())
+        return text.replace(str(password), "***") if password else text

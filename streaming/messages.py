@@ -38,12 +38,18 @@ class Rows(Frozen):
 
 
 class RelRun(Frozen):
-    """REL_i for every i in [first..last]: the relevant views, sorted; `idle` need no work."""
+    """REL_i for every i in [first..last]: the relevant views, sorted; `idle` need no work.
+
+    Attributes:
+        guarded: the transactions also change a captured relation that no view of the group uses. Two
+            of them may share that relation only, so neither may overtake the other.
+    """
 
     first: int
     last: int
     views: tuple[str, ...]
     idle: tuple[str, ...] = ()
+    guarded: bool = Field(default=False, exclude_if=not_)
 
 
 class Control(Frozen):
@@ -158,6 +164,8 @@ class ActionList(Frozen):
     Attributes:
         complete: the rows are tagged number by number, so each number's list can be applied alone;
             otherwise the list covers [first..last] as one (a strong manager's AL_last).
+        across: the list crosses a cut, because the state at the cut can no longer be had: a truncate
+            was seen too early, or a global transaction numbered in parts straddles the cut.
         delta: None for an empty list; empty lists are sent too (MVC 3.3).
         rel: only with `rel: with-actions`: the REL message of these numbers rides along (MVC 3.2).
     """
@@ -169,6 +177,7 @@ class ActionList(Frozen):
     last: int
     complete: bool = True
     delta: Rows | None = None
+    across: bool = Field(default=False, exclude_if=not_)
     rel: tuple[Rel | ViewChange, ...] = Field(default=(), exclude_if=not_)
 
 

@@ -7,6 +7,7 @@ computed and by Arrow's own filters elsewhere. The choice is by size alone and c
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 import duckdb
@@ -37,6 +38,11 @@ SMALL = 512
 SMALL_PRODUCT = 48
 """The same for a tree with a join that is a product."""
 
+SUMMED = 4096
+"""Rows up to which values are added up as dicts."""
+OPENED = 8
+"""References whose values are kept."""
+
 Pack = Callable[[pa.Table], Rows]
 Open = Callable[[Rows], pa.Table]
 
@@ -62,6 +68,7 @@ class DuckOperators:
         self._small = small
         self._bags = NumberedBags()
         self._plans: dict[Tree, Plan] = {}
+        self._opened: deque[tuple[Rows, Signed]] = deque(maxlen=OPENED)
 
     # Values ---------------------------------------------------------------------------------------
 
@@ -93,8 +100,14 @@ class DuckOperators:
         return value.packed
 
     def open(self, rows: Rows) -> Signed:
+        """The value; a manager opens one message's rows once for every number in it."""
+        for known, value in self._opened:
+            if known is rows:
+                return value
         table = self._open(rows)
-        return Signed(table.schema, table, net=False, packed=rows)
+        value = self.netted(Signed(table.schema, table, net=False, packed=rows))
+        self._opened.append((rows, value))
+        return value
 
     # Operators ------------------------------------------------------------------------------------
 
@@ -103,7 +116,9 @@ class DuckOperators:
         if plan is None:
             plan = self._plans[tree] = Plan(tree)
         values = [inputs[name] for name in plan.scans]
-        bags = self._as_bags(values, SMALL_PRODUCT if plan.product else self._small)
+        bags = self._as_bags(
+            values, min(SMALL_PRODUCT, self._small) if plan.product else self._small
+        )
         if bags is not None:
             found = self._bags.evaluate(tree, dict(zip(plan.scans, bags, strict=True)))
             return Signed(plan.schema, bag=found)
@@ -128,7 +143,7 @@ class DuckOperators:
         values = tuple(value for value in values if value.held)
         if len(values) < 2:
             return values[0] if values else Signed(schema, bag={})
-        bags = self._as_bags(values, self._small)
+        bags = self._as_bags(values, SUMMED)
         if bags is not None:
             return Signed(schema, bag=self._bags.plus(*bags))
         return self._sum(schema, [value.table for value in values])
@@ -136,7 +151,7 @@ class DuckOperators:
     def minus(self, left: Signed, right: Signed) -> Signed:
         if not right.held:
             return left
-        bags = self._as_bags((left, right), self._small)
+        bags = self._as_bags((left, right), SUMMED)
         if bags is not None:
             return Signed(left.schema, bag=self._bags.minus(*bags))
         negated = _with(right.table, MULTIPLICITY, pc.negate(right.table.column(MULTIPLICITY)))
@@ -206,7 +221,7 @@ class DuckOperators:
 
     def _as_bags(self, values: Sequence[Signed], limit: int) -> list[Numbered] | None:
         """All values as dicts, when together they are small."""
-        if sum(value.held for value in values) > min(limit, self._small):
+        if not self._small or sum(value.held for value in values) > limit:
             return None
         bags = [value.bag(limit) for value in values]
         found = [bag for bag in bags if bag is not None]

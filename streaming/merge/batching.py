@@ -128,6 +128,10 @@ class Submission:
         self.ready: deque[WarehouseTransaction] = deque()
         self.waiting = 0
         """Rows in `ready`, counted by transaction."""
+        self.begun = False
+        """Number 0 is ready or in a batch."""
+        self.early: list[WarehouseTransaction] = []
+        """Rows with an empty REL before that: a state without the initial one is none."""
         self.since_ms: int | None = None
         self.covered = Covered()
         self.rels = RelLog()
@@ -149,12 +153,23 @@ class Submission:
         """Queues them in the order given, cut where batches may begin."""
         whole = self.batching.rows is None and self.commits.discipline != "dependent"
         for transaction in ready:
-            if transaction.together or whole:
-                self.ready.append(transaction)
+            pieces = [transaction]
+            if not (transaction.together or whole):
+                pieces = [WarehouseTransaction((span,), False) for span in transaction.spans]
+            if not self.begun and transaction.spans[0].first == 0:
+                self.begun = True
+                self.ready.extend((pieces[0], *self.early, *pieces[1:]))
+                self.early = []
+            elif self.begun or transaction.spans[0].shape.views:
+                self.ready.extend(pieces)
             else:
-                spans = transaction.spans
-                self.ready.extend(WarehouseTransaction((span,), False) for span in spans)
+                self.early.extend(pieces)
             self.waiting += _size(transaction.spans)
+
+    @property
+    def queued(self) -> list[WarehouseTransaction]:
+        """What waits for a batch, in order."""
+        return [*self.ready, *self.early]
 
     def due(self, now_ms: int) -> bool:
         """Whether a batch should be taken; remembers since when something waits."""

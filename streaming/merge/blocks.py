@@ -128,7 +128,9 @@ def rel_of(
     for k, inside in blocks.items():
         views = sorted({view for run in inside for view in run.views})
         idle = [view for view in views if view not in work[k]]
-        runs.append(RelRun(first=k, last=k, views=tuple(views), idle=tuple(idle)))
+        guarded = any(run.guarded for run in inside)
+        run = RelRun(first=k, last=k, views=tuple(views), idle=tuple(idle), guarded=guarded)
+        runs.append(run)
     return Rel(
         group=group,
         first=min(blocks),

@@ -179,14 +179,25 @@ def _drop(machine: MergeMachine, change: ViewChange) -> list[WarehouseTransactio
 
 def _without(saved: dict[str, Any], view: str) -> None:
     """Takes a view's column out of a saved state."""
-    for by_view in ("painted", "passed", "lists", "taken", "latest", "suspended", "joining"):
+    for by_view in (
+        "painted",
+        "passed",
+        "lists",
+        "taken",
+        "latest",
+        "suspended",
+        "joining",
+        "crossing",
+    ):
         saved[by_view].pop(view, None)
     saved["views"] = [name for name in saved["views"] if name != view]
     saved["through"] = [name for name in saved["through"] if name != view]
     for shape in saved["shapes"]:
         shape[1:] = [[name for name in names if name != view] for names in shape[1:]]
     gone = {
-        at for at, (kind, views, _) in enumerate(saved["shapes"]) if kind != "counted" and not views
+        at
+        for at, (kind, views, _) in enumerate(saved["shapes"])
+        if kind in ("passed", "joining") and not views
     }
     saved["rows"] = [row for row in saved["rows"] if row[2] not in gone]
     for transaction in saved["ready"]:

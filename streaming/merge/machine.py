@@ -8,7 +8,8 @@ here has a clock or does I/O. Every message is checked against the protocol befo
     message     must hold                                                        else
     Rel         first = last seen + 1, runs without gaps, known views            ProtocolError
     list        known view, not suspended, first > the column's red part,        ProtocolError
-                inside one cut, paints a white cell and skips none
+                inside one cut (but see `crossing`), paints a white cell and
+                skips none
     Suspend     known view, once, every cell up to `after` has its list          ProtocolError
     ViewChange  the rules in `changes`                                           ProtocolError
     committed   a batch that was taken and has not committed                     ProtocolError
@@ -22,7 +23,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from streaming.errors import FrescoError, ProtocolError
-from streaming.merge import changes, pa, protocol, relrows, spa
+from streaming.merge import changes, crossing, pa, protocol, relrows, spa
 from streaming.merge.batching import GREEDY, BatchedTransaction, Batching, Submission
 from streaming.merge.disciplines import Discipline
 from streaming.merge.picture import TableRow, cells_by_colour, paint_table, read_table
@@ -94,6 +95,8 @@ class MergeMachine:
         """At which cut a view was last dropped."""
         self.ahead: list[Ahead] = []
         """Additions whose cut has not been seen."""
+        self.crossing: dict[str, list[ActionList | Suspend]] = {}
+        """Per view a list across a cut that REL has not named whole, and what came after it."""
         self.submission = Submission(group, names, batching, discipline)
         self.lay_out(names, algorithm, frozenset(through))
 
@@ -103,13 +106,18 @@ class MergeMachine:
         """An empty table with these columns."""
         self.views, self.algorithm, self.through = views, algorithm, through
         self.column = {view: x for x, view in enumerate(views)}
-        self.guard = (len(views),) if self.order == "prefix" else ()
-        """A column in which every row has an idle cell: it lets no row overtake another."""
-        self.vut = VUT(len(views) + len(self.guard), whole_columns=algorithm == "pa")
+        self.guard = (len(views),)
+        """A column in which guarded rows (`order` "prefix": all) have an idle cell."""
+        self.vut = VUT(len(views) + 1, whole_columns=algorithm == "pa")
         self.submission.columns(views)
         self.passed = [-1] * len(views)
         """Per column the last number at which the view was idle in a REL."""
-        self.shapes: dict[Kind, dict[RelSet, Shape]] = {"counted": {}, "passed": {}, "joining": {}}
+        self.shapes: dict[Kind, dict[RelSet, Shape]] = {
+            "counted": {},
+            "guarded": {},
+            "passed": {},
+            "joining": {},
+        }
 
     # Events ---------------------------------------------------------------------------------------
 
@@ -121,11 +129,14 @@ class MergeMachine:
         """
         if message.group != self.group:
             raise ProtocolError("merge", message, f"this is the merge of group {self.group!r}")
-        if not self.ahead or not isinstance(message, Rel) or message.last < changes.cut(self):
+        if not isinstance(message, Rel) or not (
+            self.crossing or (self.ahead and message.last >= changes.cut(self))
+        ):
             return self.receive(message)
         before = self.snapshot()
         try:
-            return self.receive(message) + changes.receive_early(self)
+            ready = self.receive(message) + changes.receive_early(self)
+            return ready + crossing.receive_waiting(self)
         except ProtocolError:
             load(self, before)
             raise
@@ -141,6 +152,8 @@ class MergeMachine:
                 ready = []
             case _ if (ahead := changes.early_for(self, message)) is not None:
                 ahead.held.append(message)
+                ready = []
+            case _ if crossing.waits(self, message):
                 ready = []
             case ActionList():
                 ready = self._receive_list(message)
@@ -244,10 +257,12 @@ class MergeMachine:
         shapes = self.shapes[kind]
         known = shapes.get((views, idle))
         if known is None:
-            here = self.through if kind == "counted" else ()
+            counts = kind in ("counted", "guarded")
+            here = self.through if counts else ()
             columns = tuple(sorted(self.column[view] for view in views if view not in here))
             busy = tuple(x for x in columns if self.views[x] not in idle)
-            guard = self.guard if kind == "counted" else ()
+            guarded = kind == "guarded" or (kind == "counted" and self.order == "prefix")
+            guard = self.guard if guarded and (columns or self.order == "prefix") else ()
             known = shapes[views, idle] = Shape(columns + guard, busy, kind, views)
         return known
 

@@ -31,7 +31,7 @@ def read_table(machine: MergeMachine) -> list[TableRow]:
     """All rows that are not in a batch yet, ascending."""
     columns = range(len(machine.views))
     rows = []
-    for transaction in machine.submission.ready:
+    for transaction in machine.submission.queued:
         for first, last, shape in transaction.spans:
             colours = "".join("g" if x in shape.views else "b" for x in columns)
             states = tuple(machine.vut.state(x, last) if x in shape.views else 0 for x in columns)
@@ -76,7 +76,7 @@ def paint_rows(views: Sequence[str], rows: Sequence[TableRow]) -> str:
 def cells_by_colour(machine: MergeMachine) -> dict[str, int]:
     """Cells of the table by colour, counted by transaction; a joining view's row is one."""
     width = len(machine.views)
-    ready = [span for transaction in machine.submission.ready for span in transaction.spans]
+    ready = [span for transaction in machine.submission.queued for span in transaction.spans]
     waiting = [Span(row.first, row.last, row.shape) for row in machine.vut.rows()]
     gray, coloured = _cells(ready, width), _cells(waiting, width)
     white = machine.vut.white_cells()

@@ -1,7 +1,8 @@
 """What a message must hold before the merge lets it change anything (the table in `machine`).
 
-A REL message ends at a cut and no list crosses one. So a list lies wholly in what REL has named,
-and is checked when it comes, or wholly beyond it, and is checked when its REL comes.
+A REL message ends at a cut and no list crosses one (those of `crossing` wait until REL is past them).
+So a list lies wholly in what REL has named, and is checked when it comes, or wholly beyond it, and is
+checked when its REL comes.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def check_runs(machine: MergeMachine, seen: int, rel: Rel) -> None:
     Raises:
         ProtocolError: it does not.
     """
-    known = machine.shapes["counted"]
+    known = machine.shapes["counted"].keys() | machine.shapes["guarded"].keys()
     if rel.first <= seen:
         raise ProtocolError("merge", rel, f"a second REL for number {rel.first}")
     if rel.first != seen + 1:
@@ -53,7 +54,7 @@ def check_runs(machine: MergeMachine, seen: int, rel: Rel) -> None:
         if run.first != number or run.last < number:
             raise ProtocolError("merge", rel, f"the runs must go on at number {number}")
         number = run.last + 1
-    for views, idle in {(run.views, run.idle) for run in rel.runs} - known.keys():
+    for views, idle in {(run.views, run.idle) for run in rel.runs} - known:
         for view in views:
             column_of(machine, view, rel)
         if len(set(views)) < len(views) or not set(idle) <= set(views):
@@ -112,7 +113,7 @@ def check_list(machine: MergeMachine, message: ActionList) -> int:
         raise ProtocolError("merge", message, f"{view!r} has no list for number {white}")
     if first <= machine.seen:
         cut = machine.submission.rels.cut_after(first)
-        if last > cut:
+        if last > cut and not message.across:
             raise ProtocolError("merge", message, f"the list crosses the cut at {cut}")
         empty = message.delta is None or not message.delta.rows
         if (white is None or white > last) and not (empty and machine.passed[x] >= first):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from streaming.merge.rows import Block, Row, Span
+from streaming.merge.rows import Block, Kind, Row, Span
 from streaming.messages import Rel, RelRun
 
 if TYPE_CHECKING:
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 def spans_of(machine: MergeMachine, rel: Rel) -> tuple[Block, list[Span]]:
     """The message's cells and rows; a view that is passed through has a row to itself."""
-    shapes, through = machine.shapes["counted"], machine.through
+    through = machine.through
     block, spans = Block(rel.last, rel.first), []
     for run in _cut(machine.suspended, rel.runs) if machine.suspended else rel.runs:
         views, idle = run.views, run.idle
-        shape = shapes.get((views, idle)) or machine.shape(views, idle)
+        kind: Kind = "guarded" if run.guarded else "counted"
+        shape = machine.shapes[kind].get((views, idle)) or machine.shape(views, idle, kind)
         spans.append(Span(run.first, run.last, shape))
         for view in sorted(through.intersection(views)) if through else ():
             alone = machine.shape((view,), (view,) if view in idle else (), "passed")
@@ -39,7 +40,7 @@ def blackened(machine: MergeMachine, row: Row, x: int, after: int) -> Iterator[S
     names = machine.views
     views = tuple(names[y] for y in row.shape.views if y != x and y < len(names))
     idle = tuple(view for view in views if machine.column[view] not in row.shape.busy)
-    yield Span(max(row.first, after + 1), row.last, machine.shape(views, idle))
+    yield Span(max(row.first, after + 1), row.last, machine.shape(views, idle, row.shape.kind))
 
 
 def _cut(suspended: Mapping[str, int], runs: tuple[RelRun, ...]) -> Iterator[RelRun]:
@@ -54,5 +55,6 @@ def _cut(suspended: Mapping[str, int], runs: tuple[RelRun, ...]) -> Iterator[Rel
                 last=last,
                 views=tuple(view for view in run.views if view not in black),
                 idle=tuple(view for view in run.idle if view not in black),
+                guarded=run.guarded,
             )
             first = last + 1

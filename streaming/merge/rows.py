@@ -2,7 +2,8 @@
 
 Most rows stand for the transactions they count. Two kinds do not count any, because another row does:
 the row at which an added view joins (`changes`), and the rows of a view that is passed through
-(MVC 6.3), which wait for nothing but their own view's lists.
+(MVC 6.3), which wait for nothing but their own view's lists. Guarded rows
+count, and have a cell in a column of their own, so that none of them overtakes another.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from streaming.messages import Rows
 
-Kind = Literal["counted", "passed", "joining"]
+Kind = Literal["counted", "guarded", "passed", "joining"]
 RelSet = tuple[tuple[str, ...], tuple[str, ...]]
 """(views, idle views)."""
 
@@ -49,7 +50,7 @@ class Shape:
         self.busy = busy
         self.kind = kind
         self.names = names
-        self.counts = kind == "counted"
+        self.counts = kind in ("counted", "guarded")
         self.joins = kind == "joining"
         self.red = UNPAINTED
         self.version = -1

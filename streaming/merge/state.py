@@ -55,7 +55,7 @@ def snapshot(machine: MergeMachine) -> dict[str, Any]:
     rows = [[row.first, row.last, shape_at(row.shape)] for row in vut.rows()]
     ready = [
         [int(together), [[first, last, shape_at(shape)] for first, last, shape in spans]]
-        for spans, together in submission.ready
+        for spans, together in submission.queued
     ]
     return {
         "format": FORMAT,
@@ -72,6 +72,10 @@ def snapshot(machine: MergeMachine) -> dict[str, Any]:
             [encode(message).decode() for message in (ahead.change, *ahead.held)]
             for ahead in machine.ahead
         ],
+        "crossing": {
+            view: [encode(message).decode() for message in held]
+            for view, held in machine.crossing.items()
+        },
         "painted": dict(zip(views, vut.painted, strict=False)),
         "passed": dict(zip(views, machine.passed, strict=True)),
         "lists": {v: [_dump(held) for held in vut.lists[x]] for x, v in enumerate(views)},
@@ -123,6 +127,7 @@ def load(machine: MergeMachine, saved: dict[str, Any]) -> list[WarehouseTransact
     machine.opened = {view: list(numbers) for view, numbers in saved["opened"].items()}
     machine.dropped = dict(saved["dropped"])
     machine.ahead = [_load_ahead(texts) for texts in saved["ahead"]]
+    machine.crossing = {view: _messages(texts) for view, texts in saved["crossing"].items()}
     for x, view in enumerate(machine.views):
         machine.passed[x] = saved["passed"].get(view, UNPAINTED)
         vut.painted[x] = saved["painted"].get(view, UNPAINTED)
@@ -132,6 +137,7 @@ def load(machine: MergeMachine, saved: dict[str, Any]) -> list[WarehouseTransact
     shapes = [machine.shape(tuple(v), tuple(idle), kind) for kind, v, idle in saved["shapes"]]
     submission.ready.clear()
     submission.waiting = 0
+    submission.begun, submission.early = saved["covered"][0] >= 0, []
     submission.put(
         [
             WarehouseTransaction(
@@ -180,9 +186,14 @@ def _names(machine: MergeMachine, shape: Shape) -> list[Any]:
 
 
 def _load_ahead(texts: list[str]) -> Ahead:
-    change, *held = (decode(text.encode()) for text in texts)
+    change = decode(texts[0].encode())
     assert isinstance(change, ViewChange)
-    return Ahead(change, [one for one in held if isinstance(one, ActionList | Suspend)])
+    return Ahead(change, _messages(texts[1:]))
+
+
+def _messages(texts: list[str]) -> list[ActionList | Suspend]:
+    messages = (decode(text.encode()) for text in texts)
+    return [one for one in messages if isinstance(one, ActionList | Suspend)]
 
 
 def _dump(held: HeldList) -> dict[str, Any]:

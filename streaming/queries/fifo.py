@@ -7,8 +7,8 @@ that saw tx overtakes tx's notification; ty's notification overtakes the answer 
 The adapter sits between the sources and the integrator on one side, the query processor and the
 manager on the other:
 
-* an answer that has seen something undelivered is *held* until that has been delivered; a message
-  that holds more than that is cut in two, the answer between (`splitting`);
+* an answer that has seen something undelivered is *held* until that has been delivered, if need be
+  within a message, which is cut in two there (`splitting`);
 * an answer that misses something already delivered is thrown away and its statement *asked again*.
 
 An answer therefore passes exactly when the transactions it has seen are those delivered, as over a FIFO
@@ -16,12 +16,9 @@ channel. Both tests look at transactions, never at arrival: `state.upto` against
 which everything is delivered, and `state.saw` for each delivered transaction (a transaction may be in
 the log before a snapshot shows it).
 
-With `exact` the adapter only holds. `compensating` adds what an answer missed by itself, it only cannot
-take away what it does not know yet.
-
-Statements travel under the adapter's own steps, which never repeat; the processor meets only its own.
-Where a source is long not asked, the adapter asks it for its state alone (a statement without parts, of
-query 0), so that the transactions to be looked for stay few.
+With `exact` the adapter only holds: `compensating` adds what an answer missed, but cannot take away
+what it does not know yet. Statements travel under the adapter's own steps, which never repeat. A source
+long not asked is asked for its state alone (query 0), so that the entries to be looked for stay few.
 """
 
 from __future__ import annotations
@@ -72,7 +69,7 @@ class FifoAdapter(Generic[V]):
         operators: what packs rows for snapshots.
         exact: only hold, never ask again.
         states: how source states are written into snapshots.
-        every: N of a complete-N manager, whose blocks of numbers a message is not cut inside of.
+        every: N of a complete-N manager, inside whose blocks no message is cut.
     """
 
     def __init__(
@@ -125,27 +122,24 @@ class FifoAdapter(Generic[V]):
     def _updates(self, updates: Updates) -> list[Updates | SourceQuery[V] | SourceAnswer[V]]:
         """A message, cut in two where an answer that is held belongs inside of it."""
         out: list[Updates | SourceQuery[V] | SourceAnswer[V]] = []
-        inside = [] if self.exact else self._inside(updates)
-        for after, step in sorted(inside):
+        for after, step in sorted([] if self.exact else self._inside(updates)):
             if after >= updates.first:
                 piece, updates = split(updates, after)
                 out += self._delivered(piece)
-            if (waiting := self.out.pop(step, None)) is not None and waiting.answer is not None:
-                self._forget(waiting.answer, waiting.since)
-                out.append(replace(waiting.answer, step=waiting.query.step))
+            if (waiting := self.out.get(step)) is not None and waiting.answer is not None:
+                out.append(self._passed(step, waiting, waiting.answer))
         return [*out, *self._delivered(updates), *self._probes()]
 
     def _inside(self, updates: Updates) -> list[tuple[int, int]]:
         """(number after which it belongs, step) of the answers held that belong inside a message."""
-        found = []
-        for step, waiting in self.out.items():
-            answer = waiting.answer
-            if answer is None or self._has_missed(answer, waiting.since):
-                continue
-            after = belongs_after(updates, answer.source, answer.state)
-            if after is not None and after % self._every == 0:
-                found.append((after, step))
-        return found
+        return [
+            (after, step)
+            for step, one in self.out.items()
+            if one.answer is not None
+            and not self._missed(one.answer, one.since)
+            and (after := belongs_after(updates, one.answer.source, one.answer.state)) is not None
+            and after % self._every == 0
+        ]
 
     def _delivered(self, updates: Updates) -> list[Updates | SourceQuery[V] | SourceAnswer[V]]:
         self.number = updates.last
@@ -154,15 +148,14 @@ class FifoAdapter(Generic[V]):
                 log = updates.logs.get(source)
                 self.delivered[source] = self.delivered[source].with_log(log)
             if source in updates.delivered:
-                position = updates.delivered[source]
-                self.delivered[source] = self.delivered[source].upto(position)
+                self.delivered[source] = self.delivered[source].upto(updates.delivered[source])
         out: list[Updates | SourceQuery[V] | SourceAnswer[V]] = [updates]
         for step, waiting in list(self.out.items()):
             if waiting.answer is not None:
                 out += self._judged(step, waiting)
         return out
 
-    def _has_missed(self, answer: SourceAnswer[V], since: int) -> bool:
+    def _missed(self, answer: SourceAnswer[V], since: int) -> bool:
         return self.delivered[answer.source].missed(answer.state, since) is not None
 
     def _send(self, query: SourceQuery[V]) -> SourceQuery[V]:
@@ -186,11 +179,15 @@ class FifoAdapter(Generic[V]):
         self.out[step] = waiting
         if answer.state.upto > known.position:
             return []
+        if self.exact or not self._missed(answer, waiting.since):
+            return [self._passed(step, waiting, answer)]
         del self.out[step]
-        if not self.exact and self._has_missed(answer, waiting.since):
-            return [self._send(waiting.query)]
+        return [self._send(waiting.query)]
+
+    def _passed(self, step: int, waiting: Out[V], answer: SourceAnswer[V]) -> SourceAnswer[V]:
+        del self.out[step]
         self._forget(answer, waiting.since)
-        return [replace(answer, step=waiting.query.step)]
+        return replace(answer, step=waiting.query.step)
 
     def _forget(self, answer: SourceAnswer[V], since: int) -> None:
         """Keep only what a statement that is out, or a later one, may still miss."""

@@ -60,6 +60,29 @@ def split(updates: Updates, number: int) -> tuple[Updates, Updates]:
     return first, second
 
 
+def paced(
+    updates: Updates, source: str, state: SourceState
+) -> tuple[Updates | None, Updates | None]:
+    """A message in two: what a state has seen, and what must wait for a later state.
+
+    Handed to a FIFO adapter in this order, with all that is asked after the first part answered at the
+    state, no answer is held and none asked again: it has seen exactly what was delivered. A message
+    that does not reach as far as the state waits as a whole, one that the state has seen does not wait.
+    Where the state is no prefix of the message's transactions the answers are held as ever.
+    """
+    if updates.delivered.get(source, -1) < state.upto:
+        return None, updates
+    after = belongs_after(updates, source, state)
+    if after is None:
+        return updates, None
+    if after < updates.first:
+        return None, updates
+    first, second = split(updates, after)
+    waiting = min(second.logs[source].positions)
+    reached = min(state.upto, waiting - 1)
+    return first.model_copy(update={"delivered": {source: reached}}), second
+
+
 def _runs(runs: tuple[RelRun, ...], first: int, last: int) -> tuple[RelRun, ...]:
     return tuple(
         run.model_copy(update={"first": max(run.first, first), "last": min(run.last, last)})

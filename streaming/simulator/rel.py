@@ -69,8 +69,8 @@ def rel_runs(catalog: Catalog, first: int, patterns: tuple[Pattern, ...]) -> tup
     """REL of the numbers from `first` on, one pattern each."""
     return tuple(
         [
-            RelRun(first=first + start, last=first + stop, views=views, idle=idle)
-            for start, stop, views, idle in _from_zero(catalog, patterns)
+            RelRun(first=first + start, last=first + stop, views=views, idle=idle, guarded=guarded)
+            for start, stop, views, idle, guarded in _from_zero(catalog, patterns)
         ]
     )
 
@@ -78,7 +78,7 @@ def rel_runs(catalog: Catalog, first: int, patterns: tuple[Pattern, ...]) -> tup
 @lru_cache(maxsize=65536)
 def _from_zero(
     catalog: Catalog, patterns: tuple[Pattern, ...]
-) -> tuple[tuple[int, int, tuple[str, ...], tuple[str, ...]], ...]:
+) -> tuple[tuple[int, int, tuple[str, ...], tuple[str, ...], bool], ...]:
     changed = {name: np.array([name in one for one, _ in patterns]) for name in catalog.relations}
     work = {
         scan: np.array([place in seen for _, seen in patterns])
@@ -89,4 +89,4 @@ def _from_zero(
         needs(catalog),
         [view.name for view in catalog.views],
     )
-    return tuple((run.first, run.last, run.views, run.idle) for run in found)
+    return tuple((run.first, run.last, run.views, run.idle, run.guarded) for run in found)

@@ -84,7 +84,12 @@ class World:
 
 
 def touched(relation: Relation, change: Change) -> set[Row]:
-    """The keys that a row change touches; whole rows where there is no key."""
+    """The keys that a row change touches; whole rows where there is no key.
+
+    An update that changes nothing touches nothing: no state tells on which side of it another stood.
+    """
+    if change.before == change.after:
+        return set()
     rows = (change.before, change.after)
     if relation.key:
         return {tuple(row[i] for i in relation.key) for row in rows if row is not None}

@@ -72,6 +72,7 @@ class Intake:
         self._files = files
         self._groups = {group: tuple(names) for group, names in groups.items()}
         self._needs = view_needs(views)
+        self._used = frozenset[str]().union(*(need.relations for need in self._needs.values()))
         self._decoder = Decoder(captured, sources, threads)
         self._sources = self._decoder.sources
         self._assembler = Assembler(captured, self._sources, files)
@@ -175,6 +176,8 @@ class Intake:
         length = last - first + 1
         changed, work = {}, {}
         for name, batch in batches.items():
+            if name.endswith(f".{GLOBAL_TABLE}") and name not in self._used:
+                continue  # each id is written once: it orders nothing
             changed[name] = _marked(batch.rows["number"].to_numpy(), first, length)
             whole = [n for n, names in tainted.items() if name in names]
             whole += [control.number for control in batch.controls]

@@ -19,10 +19,13 @@ from streaming.algebra.signed import Signed
 from streaming.algebra.tree import column_name
 from streaming.algebra.types import INTEGRALS, arrow_type, delta_schema
 from streaming.sources.pgfilter import weaker
-from streaming.sources.pgvalues import PgColumn, parsed
+from streaming.sources.pgvalues import PgColumn, converted, parsed
 from streaming.sources.postgres import split_name
 from streaming.sources.reduction import Input
 from streaming.sources.schema import CapturedRelation
+
+FEW = 500
+"""Keys up to which the rows are taken as texts, which costs less than COPY and its parser do to begin."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +48,28 @@ def keys_of(
     ]
     if not usable:
         return None
-    names = [column_name(theirs) for _, theirs in usable]
-    table = rows.table.select(list(dict.fromkeys(names)))
-    distinct = table.group_by(table.column_names).aggregate([]).drop_null()
-    arrays = [distinct.column(name) for name in names]
+    arrays = _distinct(rows, [theirs for _, theirs in usable])
     return Keys(
         tuple(own for own, _ in usable),
         pa.Table.from_arrays(arrays, names=[f"v{i}" for i in range(len(arrays))]),
     )
+
+
+def _distinct(rows: Signed, columns: list[int]) -> list[pa.Array | pa.ChunkedArray]:
+    """The different rows of these columns, without those that hold a NULL."""
+    bag = rows.bag(FEW)
+    if bag is not None:
+        found = {tuple(row[i] for i in columns) for _, row in bag}
+        listed = zip(*(key for key in found if None not in key), strict=True)
+        values = list(listed) or [()] * len(columns)
+        return [
+            pa.array(one, rows.schema.field(i + 2).type)
+            for i, one in zip(columns, values, strict=True)
+        ]
+    names = [column_name(i) for i in columns]
+    table = rows.table.select(list(dict.fromkeys(names)))
+    distinct = table.group_by(table.column_names).aggregate([]).drop_null()
+    return [distinct.column(name) for name in names]
 
 
 def _comparable(own: str, other: str) -> bool:
@@ -97,22 +114,32 @@ class Reader:
         for number, keys in enumerate(restricted):
             conditions.append(self._restriction(number, keys, columns, refs))
         read = sorted(one.used)
-        cells = [f"{columns[i].selected(refs[i])} AS {column_name(i)}" for i in read]
-        quoted = [column_name(i) for i in read if columns[i].quoted]
+        wanted = [columns[i] for i in read]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        rest = f"FROM {self._name(captured)} r{where}"
+        self.statements += 1
+        if any(keys.values.num_rows <= FEW for keys in restricted):
+            cells = [column.as_text(refs[i]) for i, column in zip(read, wanted, strict=True)]
+            rows = self._connection.execute(f"SELECT {', '.join(cells)} {rest}".encode()).fetchall()
+            return _signed(one, read, converted(rows, wanted), len(rows))
+        cells = [
+            f"{column.selected(refs[i])} AS {column_name(i)}"
+            for i, column in zip(read, wanted, strict=True)
+        ]
         # Without a column to read, one is written all the same: rows are counted by lines.
-        query = f"SELECT {', '.join(cells) or '1 AS c0'} FROM {self._name(captured)} r{where}"
+        query = f"SELECT {', '.join(cells) or '1 AS c0'} {rest}"
+        quoted = [column_name(i) for i in read if columns[i].quoted]
         options = "FORMAT csv, NULL '\\N'"
         if quoted:
             options += f", FORCE_QUOTE ({', '.join(quoted)})"
         content = self._copied(f"COPY ({query}) TO STDOUT ({options})")
-        return _signed(one, columns, read, content)
+        arrays = parsed(content, wanted)
+        return _signed(one, read, arrays, len(arrays[0]) if read else content.count(b"\n"))
 
     def _name(self, captured: CapturedRelation) -> str:
         return _table(captured).as_string(self._connection)
 
     def _copied(self, statement: str) -> bytes:
-        self.statements += 1
         with (
             self._connection.cursor() as cursor,
             cursor.copy(statement.encode()) as copy,
@@ -175,11 +202,11 @@ def _table(captured: CapturedRelation) -> sql.Identifier:
     return sql.Identifier(*split_name(captured.counted_as))
 
 
-def _signed(one: Input, columns: Sequence[PgColumn], read: list[int], content: bytes) -> Signed:
+def _signed(
+    one: Input, read: list[int], arrays: list[pa.ChunkedArray | pa.Array], count: int
+) -> Signed:
     """Rows as a state; columns that nobody reads are NULL."""
     schema = delta_schema(one.schema)
-    arrays = parsed(content, [columns[i] for i in read])
-    count = len(arrays[0]) if read else content.count(b"\n")
     found = dict(zip(read, arrays, strict=True))
     cells = [
         found[i] if i in found else pa.nulls(count, arrow_type(column.type))

@@ -47,6 +47,11 @@ class Lost(Exception):
         self.what = what
 
 
+def _sound(connection: psycopg.Connection) -> bool:
+    """Whether the connection is in a transaction that has not failed."""
+    return connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+
+
 class Session:
     """The connection of one thread to one source.
 
@@ -64,9 +69,16 @@ class Session:
         self._dsn = dsn
         self._timeout = timeout
         self._connection: psycopg.Connection | None = None
+        self._pinned: PgState | None = None
+
+    @property
+    def pinned(self) -> bool:
+        """Whether a state is kept open."""
+        return self._pinned is not None
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
+        self._pinned = None
         if connection is not None:
             connection.close()
 
@@ -93,10 +105,10 @@ class Session:
 
     @contextmanager
     def snapshot(self, *, writes: bool = False) -> Iterator[tuple[psycopg.Connection, PgState]]:
-        """A transaction that sees one state.
+        """A transaction that sees one state: the pinned one, or that of the moment.
 
         Args:
-            writes: whether temporary tables are to be made.
+            writes: whether temporary tables are to be made; not in a pinned state.
 
         Raises:
             FrescoError: SOURCE_UNREACHABLE, SOURCE_CREDENTIALS, SOURCE_BEHIND, SOURCE_STANDBY,
@@ -105,6 +117,9 @@ class Session:
         """
         connection = self._connected()
         try:
+            if self._pinned is not None:
+                yield connection, self._pinned
+                return
             cursor = connection.cursor()
             access = "READ WRITE" if writes else "READ ONLY"
             cursor.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ {access}; {_STATE}".encode())
@@ -112,11 +127,30 @@ class Session:
             found = cursor.fetchone()
             assert found is not None
             yield connection, self._checked(*found)
-            connection.execute("COMMIT")
+            if self._pinned is None:
+                connection.execute("COMMIT")
         except psycopg.Error as error:
             raise self._judged(error) from None
         finally:
-            self._settle(connection)
+            if self._pinned is None or not _sound(connection):
+                self._settle(connection)
+
+    def pin(self) -> PgState:
+        """Keep the state of this moment open: what is asked from now on is answered at it.
+
+        A state that the log has meanwhile got past can be compensated at once, or needs no
+        compensation at all; one of the moment must wait for the log. It ends with `release`.
+        """
+        self.release()
+        with self.snapshot() as (_, state):
+            self._pinned = state
+        return state
+
+    def release(self) -> None:
+        """Answer at the state of the moment again."""
+        self._pinned = None
+        if self._connection is not None:
+            self._settle(self._connection)
 
     def mark(self) -> None:
         """Write an empty transaction into the log, so that the log gets past what was seen.
@@ -132,6 +166,7 @@ class Session:
 
     def _settle(self, connection: psycopg.Connection) -> None:
         """End a transaction that did not come to its COMMIT."""
+        self._pinned = None
         if connection.closed or self._connection is not connection:
             return
         if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:

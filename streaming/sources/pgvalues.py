@@ -13,7 +13,7 @@ They have the column's own type, so that its index serves; where PostgreSQL's eq
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, InvalidOperation
 
@@ -64,6 +64,14 @@ class PgColumn:
             infinite = (INFINITE_MICROS["infinity"], INFINITE_MICROS["-infinity"])
             return _finite(ref, micros, f"{ref} > 'epoch'", *infinite)
         return ref
+
+    def as_text(self, ref: str) -> str:
+        """SQL of the value as the client is to get it, a text.
+
+        A char(n) would lose its blanks by a cast.
+        """
+        plain = self.spark == "string" and self.base not in ("uuid", "json", "jsonb")
+        return ref if plain else f"({self.selected(ref)})::text"
 
     @property
     def quoted(self) -> bool:
@@ -211,7 +219,7 @@ def columns_of(captured: CapturedRelation) -> tuple[PgColumn, ...]:
     return tuple(PgColumn(name, c.name, c.type, t.base, bool(t.arguments)) for c, t in types)
 
 
-def parsed(content: bytes, columns: list[PgColumn]) -> list[pa.ChunkedArray | pa.Array]:
+def parsed(content: bytes, columns: Sequence[PgColumn]) -> list[pa.ChunkedArray | pa.Array]:
     """COPY's CSV of these columns.
 
     Raises:
@@ -226,6 +234,26 @@ def parsed(content: bytes, columns: list[PgColumn]) -> list[pa.ChunkedArray | pa
         # Some number does not fit: each is looked at.
         table = _csv(content, [pa.string() if pa.types.is_decimal(t) else t for t in types])
     return [column.read(array) for column, array in zip(columns, table.columns, strict=True)]
+
+
+def converted(
+    rows: Sequence[Sequence[str | None]], columns: Sequence[PgColumn]
+) -> list[pa.ChunkedArray | pa.Array]:
+    """A few rows of these columns `as_text`.
+
+    Raises:
+        FrescoError: SOURCE_VALUE_UNFIT.
+    """
+    texts = zip(*rows, strict=True) if rows else [()] * len(columns)
+    arrays = []
+    for column, values in zip(columns, texts, strict=True):
+        array = pa.chunked_array([pa.array(values, pa.string())])
+        try:
+            written = array.cast(column.written)
+        except pa.ArrowInvalid:
+            written = array
+        arrays.append(column.read(written))
+    return arrays
 
 
 def _csv(content: bytes, types: list[pa.DataType]) -> pa.Table:

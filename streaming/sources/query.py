@@ -53,6 +53,7 @@ class PostgresSource:
         self.name = name
         self.statements = 0
         self.session = Session(name, dsn, timeout=timeout, remembered=remembered)
+        self._marks = Session(name, dsn, timeout=timeout)
         self._operators = operators
         self._array_limit = array_limit
         self._tables = {one.relation.name: one for one in relations}
@@ -65,10 +66,19 @@ class PostgresSource:
 
     def close(self) -> None:
         self.session.close()
+        self._marks.close()
 
     def mark(self) -> None:
         """See `Session.mark`: for an answer that is held although nothing happens at the source."""
-        self.session.again(self.session.mark)
+        self._marks.again(self._marks.mark)
+
+    def pin(self) -> PgState:
+        """See `Session.pin`."""
+        return self.session.again(self.session.pin)
+
+    def release(self) -> None:
+        """See `Session.release`."""
+        self.session.release()
 
     def answer(self, query: SourceQuery[Signed]) -> SourceAnswer[Signed]:
         """All parts at one state of the source; without parts the state alone.
@@ -90,7 +100,7 @@ class PostgresSource:
     ) -> tuple[list[dict[str, Signed]], PgState]:
         many = any(v.held > self._array_limit for part in parts for v in part.inputs.values())
         with self.session.snapshot(writes=many) as (connection, state):
-            reader = Reader(connection, self._array_limit, writes=many)
+            reader = Reader(connection, self._array_limit, writes=many and not self.session.pinned)
             fetched = [
                 self._inputs(reader, shape, part.inputs)
                 for shape, part in zip(shapes, parts, strict=True)

@@ -64,6 +64,10 @@ class Asking(Generic[V]):
         self.uqs: dict[int, Query[V]] = {}
         """UQS: queries sent whose answers have not come, by id."""
         self.next_query = 1
+        self.asked = self.sent = spec.start - 1
+        """The last number that asked for work, and the last that a list has covered."""
+        self.cuts: list[int] = []
+        """Ends of messages since which work is open; a list that goes on beyond one crosses it."""
 
     # Messages -------------------------------------------------------------------------------------
 
@@ -81,7 +85,10 @@ class Asking(Generic[V]):
         refuse_tainted(self.reads, [message])
         if message.first <= self.spec.start <= message.last:
             return [self._initial(message)]
+        asked = [run.last for run in message.runs if works(run, self.spec.view)]
         out = self.receive(message)
+        self.asked = asked[-1] if asked else self.asked
+        self.cuts = [*self.cuts, message.last] if self.asked > self.sent else []
         self.progress = Progress(message.last)
         return out
 
@@ -165,12 +172,16 @@ class Asking(Generic[V]):
     def list_of(self, first: int, last: int, rows: V, complete: bool) -> ActionList:
         """AL of the numbers [first..last]; empty lists are sent too (MVC 3.3)."""
         empty = not self.operators.size(rows)
+        across = not complete and any(first <= cut < last for cut in self.cuts)
+        self.sent = max(self.sent, last)
+        self.cuts = [cut for cut in self.cuts if cut > last]
         return ActionList(
             group=self.spec.group,
             view=self.spec.view,
             first=first,
             last=last,
             complete=complete,
+            across=across,
             delta=None if empty else self.operators.pack(rows),
         )
 
@@ -182,6 +193,9 @@ class Asking(Generic[V]):
             "view": self.spec.view,
             "number": self.progress.number,
             "next_query": self.next_query,
+            "asked": self.asked,
+            "sent": self.sent,
+            "cuts": list(self.cuts),
             "uqs": [query_note(self.operators, q) for q in self.uqs.values()],
         }
 
@@ -195,5 +209,6 @@ class Asking(Generic[V]):
             raise ProtocolError("view_manager", saved["view"], f"not of view {self.spec.view}")
         self.progress = Progress(saved["number"])
         self.next_query = saved["next_query"]
+        self.asked, self.sent, self.cuts = saved["asked"], saved["sent"], list(saved["cuts"])
         queries = [query_back(self.operators, note) for note in saved["uqs"]]
         self.uqs = {query.id: query for query in queries}

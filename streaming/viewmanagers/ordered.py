@@ -110,7 +110,7 @@ def clipped(updates: Updates, first: int, last: int) -> Updates:
     if (first, last) == (updates.first, updates.last):
         return updates.model_copy(update={"relations": {}})
     runs = tuple(
-        RelRun(first=max(r.first, first), last=min(r.last, last), views=r.views, idle=r.idle)
+        r.model_copy(update={"first": max(r.first, first), "last": min(r.last, last)})
         for r in updates.runs
         if r.first <= last and first <= r.last
     )

@@ -338,3 +338,19 @@ def test_no_known_rows_no_statement(big: list[Any], dsn: str, ops: DuckOperators
     (rows,) = asked.asked(asking, (with_known(big), {"@left": keys(0, ops)})).rows
     assert asked.listed(rows) == [] and asking.statements == 0
     asking.close()
+
+
+def test_a_pinned_state_stays_while_the_source_goes_on(dsn: str, ops: DuckOperators) -> None:
+    execute(dsn, "CREATE TABLE pins (a int)", "INSERT INTO pins VALUES (1)")
+    asking, found = source(dsn, ops, "pins"), asked.captured(dsn, "pins")
+    tree = asked.view("SELECT a FROM north.pins", found)
+    pinned = asking.pin()
+    for value in (2, 3):
+        execute(dsn, f"INSERT INTO pins VALUES ({value})")
+        answer = asked.asked(asking, (tree, {}))
+        assert (asked.listed(answer.rows[0]), answer.state) == ([(1,)], pinned)
+        asking.mark()
+    asking.release()
+    answer = asked.asked(asking, (tree, {}))
+    assert asked.listed(answer.rows[0]) == [(1,), (2,), (3,)] and answer.state.upto > pinned.upto
+    asking.close()

@@ -115,19 +115,37 @@ def test_a_run_is_applied_prefix_by_prefix() -> None:
 
 def test_a_batch_says_which_source_state_it_completes() -> None:
     merge = merge_of(
-        rel(0, 4, (0, 4, "a"), positions={"north": "10"}, committed_ms=100),
+        rel(0, 0, (0, 0, "a")),
+        al("a", 0, 0),
+        rel(1, 4, (1, 4, "a"), positions={"north": "10"}, committed_ms=100),
         rel(5, 9, (5, 9, "b"), positions={"south": "20"}, committed_ms=90, released=("t1",)),
         al("b", 5, 9),
     )
     batch = merge.take_batch()
     assert batch is not None
-    assert (batch.frontier, batch.ahead) == (-1, ((5, 9),))
+    assert (batch.frontier, batch.ahead) == (0, ((5, 9),))
     assert (batch.positions, batch.committed_ms, batch.released) == ({}, None, ("t1",))
-    merge.handle(al("a", 0, 4))
+    merge.handle(al("a", 1, 4))
     batch = merge.take_batch()
     assert batch is not None
     assert (batch.frontier, batch.ahead, batch.released) == (9, (), ())
     assert (batch.positions, batch.committed_ms) == ({"north": "10", "south": "20"}, 100)
+
+
+def test_nothing_is_shown_before_the_initial_state() -> None:
+    merge = merge_of(rel(0, 0, (0, 0, "ab")), rel(1, 3, (1, 1, ""), (2, 2, "b"), (3, 3, "")))
+    assert merge.waiting == 2
+    assert merge.take_batch() is None
+    again = merge_of()
+    again.restore(merge.snapshot())
+    for machine in (merge, again):
+        machine.handle(al("b", 0, 0))
+        machine.handle(al("b", 2, 2))
+        assert machine.take_batch() is None
+        machine.handle(al("a", 0, 0))
+        batch = machine.take_batch()
+        assert batch is not None
+        assert (batch.ranges, batch.frontier) == (((0, 3),), 3)
 
 
 def test_a_suspended_view_leaves_its_group_and_the_others_go_on() -> None:

@@ -155,7 +155,11 @@ class DuckMirror:
     def _append(self, value: Signed) -> None:
         value = self._operators.netted(value)
         if value.held:
-            self._pieces.append(self._packed(value))
+            packed = self._packed(value)
+            if self._base is None:
+                self._base = packed
+            else:
+                self._pieces.append(packed)
             self._insert(value.table)
             self._tidy()
 
@@ -178,7 +182,7 @@ class DuckMirror:
         """Fold the table, or pack a new base, where either has become worth it."""
         since = sum(piece.rows for piece in self._pieces)
         based = self._base.rows if self._base is not None else 0
-        if len(self._pieces) > 1 and since > max(BASE_LEAST, based // 2):
+        if since > max(BASE_LEAST, based // 2):
             self._base, self._pieces = self._packed(self.rows()), []
         if self._useless > max(FOLD_LEAST, self._rows // 4):
             cells = self._cells()

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from streaming.algebra.bag import Bag, evaluate
 from streaming.algebra.tree import Tree, relations
-from streaming.simulator.workload import Change, World, touched
+from streaming.simulator.workload import Change, World, apply, touched
 
 Grain = Literal["event", "local", "global"]
 """What is one element: a row change, a source's transaction, or a global transaction."""
@@ -120,7 +120,7 @@ class Lattice:
             bag = dict(self.world.initial[name])
             for event in self.events:
                 if event.change.relation == name and ideal >> event.element & 1:
-                    _apply(bag, event.change)
+                    apply(bag, event.change)
             self._bags[key] = bag
         return bag
 
@@ -203,16 +203,3 @@ def _keys(world: World, change: Change) -> set[tuple[object, ...]] | None:
     if change.truncates:
         return None
     return touched(world.catalog.relations[change.relation], change)
-
-
-def _apply(bag: Bag, change: Change) -> None:
-    if change.truncates:
-        bag.clear()
-        return
-    for row, by in ((change.before, -1), (change.after, 1)):
-        if row is not None:
-            count = bag.get(row, 0) + by
-            if count:
-                bag[row] = count
-            else:
-                bag.pop(row)

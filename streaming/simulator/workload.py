@@ -167,7 +167,7 @@ class _Drawer:
         changes = []
         for _ in range(count):
             change = self._change(self.rng.choice(self.of_source[source]))
-            _apply(self.contents[change.relation], change)
+            apply(self.contents[change.relation], change)
             changes.append(change)
         return tuple(changes)
 
@@ -197,7 +197,8 @@ class _Drawer:
         return Change(name, old, changed if changed != old else None)
 
 
-def _apply(bag: Bag, change: Change) -> None:
+def apply(bag: Bag, change: Change) -> None:
+    """Change a relation's bag in place."""
     if change.truncates:
         bag.clear()
         return

@@ -7,20 +7,19 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streaming.algebra.tree import Scan
 from streaming.integrator.knots import Touched
 from streaming.integrator.machine import (
-    Assignment,
     Completed,
     IntegratorMachine,
     Part,
 )
 from streaming.sources.intake import Intake, IntakeResult
 from streaming.sources.schema import CapturedRelation, CapturedSource, captured
+from tests.numberedlogs import Numbers, check_order, collect, touched_of
 from tests.sourcelog import Record, SourceLog, Topics
 
 SOURCES = ("north", "south")
@@ -249,16 +248,11 @@ def test_crossing_global_transactions_keep_each_keys_order_and_one_number_each(
 
     def keys(source: str, first: int, last: int) -> Touched:
         asked.append(source)
-        pairs = [
-            (ordinal, key)
-            for ordinal in range(first, last + 1)
-            for key in logs[source][ordinal - 1][0]
-        ]
-        return Touched(np.array([o for o, _ in pairs]), np.array([k for _, k in pairs]))
+        return touched_of(logs, source, first, last)
 
     machine.handle(_closing(logs))
     sent = dict.fromkeys(logs, 0)
-    numbers: dict[tuple[str, int], int] = {}
+    numbers: Numbers = {}
     while any(sent[s] < len(logs[s]) for s in logs):
         blocks = {}
         for source, log in logs.items():
@@ -272,42 +266,15 @@ def test_crossing_global_transactions_keep_each_keys_order_and_one_number_each(
             if logs[source][ordinal - 1][1] is not None
         )
         result = machine.handle(Completed(0, blocks, tagged, keys=keys))
-        _collect(numbers, result.assignments)
+        collect(numbers, result.assignments)
         if data.draw(st.booleans()):
             saved = json.loads(json.dumps(machine.snapshot()))
             machine = IntegratorMachine(tuple(logs))
             machine.restore(saved)
-    _check_order(logs, numbers)
+    check_order(logs, numbers)
 
 
 def _closing(logs: dict[str, Any]) -> Completed:
     from streaming.integrator.machine import Closed
 
     return Completed(0, closed=tuple(Closed(source) for source in logs))
-
-
-def _collect(numbers: dict[tuple[str, int], int], assignments: tuple[Assignment, ...]) -> None:
-    for a in assignments:
-        for ordinal in range(a.first, a.last + 1):
-            assert (a.source, ordinal) not in numbers
-            numbers[(a.source, ordinal)] = a.number + a.step * (ordinal - a.first)
-
-
-def _check_order(
-    logs: dict[str, list[tuple[set[int], str | None]]], numbers: dict[tuple[str, int], int]
-) -> None:
-    assert len(numbers) == sum(len(log) for log in logs.values())
-    assert set(numbers.values()) == set(range(1, max(numbers.values()) + 1))
-    for source, log in logs.items():
-        newest: dict[int, int] = {}
-        for ordinal, (touched, _) in enumerate(log, 1):
-            number = numbers[(source, ordinal)]
-            for key in touched:
-                assert newest.get(key, 0) <= number, "a key's order at its source is kept"
-                newest[key] = number
-    whole: dict[str, set[int]] = {}
-    for source, log in logs.items():
-        for ordinal, (_, id_) in enumerate(log, 1):
-            if id_ is not None:
-                whole.setdefault(id_, set()).add(numbers[(source, ordinal)])
-    assert all(len(found) == 1 for found in whole.values()), "one number for each"

@@ -122,8 +122,10 @@ class DuckOperators:
         if bags is not None:
             found = self._bags.evaluate(tree, dict(zip(plan.scans, bags, strict=True)))
             return Signed(plan.schema, bag=found)
-        for name in plan.counted:
-            self._check_state(tree, name, inputs[name])
+        if plan.counted:
+            values = [self.netted(value) for value in values]
+            for name in plan.counted:
+                self._check_state(tree, name, inputs[name])
         net = plan.net and all(value.net for value in values)
         query = plan.query if net else plan.net_query
         return Signed(plan.schema, self._run(query, [v.table for v in values], plan.schema))

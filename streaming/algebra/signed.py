@@ -45,8 +45,8 @@ class Signed:
 
     @property
     def net(self) -> bool:
-        """Whether the columns hold each (number, row) once; a dict always does."""
-        return self._net or self._bag is not None
+        """Whether each (number, row) is held once; in a dict it always is."""
+        return self._net
 
     @property
     def held(self) -> int:
@@ -58,11 +58,10 @@ class Signed:
 
     @property
     def table(self) -> pa.Table:
-        """As Arrow columns; net where `net` says so."""
+        """As Arrow columns."""
         if self._table is None:
             assert self._bag is not None
             self._table = _table(self.schema, self._bag)
-            self._net = True
         return self._table
 
     def bag(self, limit: int) -> Numbered | None:
@@ -78,6 +77,8 @@ class Signed:
                 self._bag = _bag(self._table)
             except (ValueError, OverflowError, pa.ArrowInvalid):
                 return None
+            if not self._net:
+                self._table, self._net = None, True
         return self._bag if len(self._bag) <= limit else None
 
 

@@ -16,7 +16,8 @@ from streaming.algebra.signed import Signed
 from streaming.messages import ActionList, Updates
 from streaming.queries.fifo import FifoAdapter
 from streaming.queries.processor import QueryProcessor
-from streaming.sources.pgstate import PgStateCodec
+from streaming.queries.splitting import paced
+from streaming.sources.pgstate import PgState, PgStateCodec
 from streaming.sources.query import PostgresSource
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.c_strobe import CStrobe
@@ -51,6 +52,8 @@ class AskedView:
     lists: list[ActionList] = field(default_factory=list)
     spent: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    backlog: list[Updates] = field(default_factory=list)
+    pinned: PgState | None = None
 
     def __post_init__(self) -> None:
         psj, ops = psj_of(self.spec.tree), self.operators
@@ -69,6 +72,35 @@ class AskedView:
         """One message, and all that follows from it."""
         messages: deque[Any] = deque(self._timed("adapter", self.adapter.handle, updates))
         self._work(messages)
+
+    def deliver_pinned(self, updates: Updates) -> None:
+        """The message as far as the pinned state has seen it; then the next state is pinned.
+
+        A manager that compensates exactly gets messages whole, whatever the state has seen.
+        """
+        if self.mode == "compensating":
+            self.deliver(updates)
+            self.source.pin()
+            return
+        self.backlog.append(updates)
+        if self.pinned is not None:
+            messages, self.backlog = self.backlog, []
+            for message in messages:
+                seen, later = paced(message, self.source.name, self.pinned)
+                if message.delivered[self.source.name] < self.pinned.upto:
+                    seen, later = message, None  # another, further one follows
+                if seen is not None:
+                    self.deliver(seen)
+                if later is not None:
+                    self.backlog.append(later)
+        self.pinned = self.source.pin()
+
+    def release(self) -> None:
+        """Back to states of the moment; what waited is delivered."""
+        self.source.release()
+        self.pinned, messages, self.backlog = None, self.backlog, []
+        for message in messages:
+            self.deliver(message)
 
     def _work(self, messages: deque[Any]) -> None:
         while messages:

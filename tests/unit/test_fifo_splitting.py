@@ -8,7 +8,7 @@ import pytest
 
 from streaming.algebra.query import Seen, SourceAnswer
 from streaming.messages import Control, GlobalPart, RelRun, Rows, SourceLog, Updates
-from streaming.queries.splitting import belongs_after, split
+from streaming.queries.splitting import belongs_after, paced, split
 from tests.unit.test_fifo import adapter, answer, statement
 
 
@@ -90,3 +90,31 @@ def test_each_number_s_controls_runs_and_tags_stay_with_it() -> None:
     assert [(r.first, r.last) for r in other.runs] == [(3, 3), (4, 4)]
     assert [p.number for p in one.parts] == [2] and [p.number for p in other.parts] == [4]
     assert (one.logs["y"].numbers, other.logs["y"].numbers) == ((1, 2), (3, 4))
+
+
+@pytest.mark.parametrize(
+    ("state", "seen", "later"),
+    [
+        (Seen(9), None, (1, 4)),
+        (Seen(4), (1, 4), None),
+        (Seen(2), (1, 2), (3, 4)),
+        (Seen(0), None, (1, 4)),
+        (Seen(3, frozenset({"t2"})), (1, 4), None),
+    ],
+    ids=["not yet delivered", "all of it", "a prefix", "none of it", "no prefix: held as ever"],
+)
+def test_a_message_is_paced_by_the_state_that_answers_are_given_at(
+    state: Seen, seen: tuple[int, int] | None, later: tuple[int, int] | None
+) -> None:
+    found = paced(message(1, 4), "y", state)
+    assert tuple(m and (m.first, m.last) for m in found) == (seen, later)
+
+
+def test_an_answer_at_the_state_that_paces_passes_at_once() -> None:
+    channel = adapter()
+    seen, later = paced(message(1, 4), "y", Seen(3, frozenset({"t3"})))
+    assert seen is not None and later is not None and seen.delivered == {"y": 2}
+    channel.handle(seen)
+    channel.handle(statement())
+    assert channel.handle(answer(1, 2)) == [answer(1, 2)]
+    assert channel.handle(later) == [later]

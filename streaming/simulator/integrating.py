@@ -149,7 +149,7 @@ class Integrating:
     def _touched(self, item: Item, truncated: set[str]) -> set[object]:
         relations = self.world.catalog.relations
         found: set[object] = {c.relation for c in item.changes if c.relation in truncated}
-        for change in item.changes:
+        for change in (c for c in item.changes if not c.idles):
             for key in touched(relations[change.relation], change):
                 found.add((change.relation, key))
         return found

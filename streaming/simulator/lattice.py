@@ -199,7 +199,9 @@ def _events(world: World, grain: Grain) -> list[Event]:
 
 
 def _keys(world: World, change: Change) -> set[tuple[object, ...]] | None:
-    """What a change touches of its relation; None for all of it."""
+    """What a change orders of its relation; None for all of it."""
     if change.truncates:
         return None
+    if change.idles:
+        return set()
     return touched(world.catalog.relations[change.relation], change)

@@ -31,6 +31,11 @@ class Change(NamedTuple):
         return self.before is None and self.after is None
 
     @property
+    def idles(self) -> bool:
+        """An update that changes nothing: no state tells on which side of it another stood."""
+        return self.before == self.after and not self.truncates
+
+    @property
     def text(self) -> str:
         """`+y.r2[2,3]`, `-y.r2[2,3]`, `y.r2[2,3]->[2,4]`, `truncate y.r2`."""
         if self.before is None:
@@ -84,12 +89,7 @@ class World:
 
 
 def touched(relation: Relation, change: Change) -> set[Row]:
-    """The keys that a row change touches; whole rows where there is no key.
-
-    An update that changes nothing touches nothing: no state tells on which side of it another stood.
-    """
-    if change.before == change.after:
-        return set()
+    """The keys that a row change touches; whole rows where there is no key."""
     rows = (change.before, change.after)
     if relation.key:
         return {tuple(row[i] for i in relation.key) for row in rows if row is not None}

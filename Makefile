@@ -7,7 +7,7 @@ SECONDS ?= 60
 DIR ?=
 HISTORIES ?= 100000
 
-.PHONY: help setup java jars demo test test-service test-rest check simulate bench clean
+.PHONY: help setup java jars demo test test-service test-simulation test-rest check simulate bench clean
 
 help:
 	@echo "make demo   the main job on an embedded stack (SECONDS=60, DIR=where to keep the tables)"
@@ -46,14 +46,17 @@ test: jars
 	$(BIN)/ruff check streaming tests bench
 	$(BIN)/ruff format --check streaming tests bench
 	$(BIN)/mypy
-	@$(MAKE) --no-print-directory -j2 test-service test-rest
+	@$(MAKE) --no-print-directory -j3 test-service test-simulation test-rest
 
 # Side by side: service tests wait for servers half of their time.
 test-service:
 	$(BIN)/python -m pytest tests/service
 
 test-rest:
-	$(BIN)/python -m pytest tests/golden tests/unit tests/properties tests/simulation tests/spark
+	$(BIN)/python -m pytest tests/golden tests/unit tests/properties tests/spark
+
+test-simulation:
+	$(BIN)/python -m pytest tests/simulation
 
 bench: jars
 	$(BIN)/python -m bench.run

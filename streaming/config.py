@@ -147,6 +147,8 @@ class Config(Section):
     metrics: Metrics = Metrics()
     limits: Limits = Limits()
     retention: Retention = Retention()
+    allow_anomalies: bool = False
+    """Lets a view use mode naive, which shows states that no source ever had."""
     spark: dict[str, str] = Field(default_factory=dict, repr=False)
     """Spark properties, over Fresco's own."""
 

@@ -70,6 +70,16 @@ class Metrics:
         self.rows = counter("fresco_rows_total", "Delta rows, by stage", ["stage"])
         self.batch_seconds = seconds("fresco_batch_seconds", "One step of a stage", ["stage"])
         self.suspended = gauge("fresco_view_suspended", "1 while a view is suspended", ["view"])
+        self.waiting = gauge(
+            "fresco_view_waiting",
+            "1 while a view waits for a source that cannot be asked",
+            ["view"],
+        )
+        self.source_asked = counter(
+            "fresco_source_asked_total",
+            "What a view manager asked: queries, statements, answers held and asked again",
+            ["view", "what"],
+        )
 
     def serve(self, host: str, port: int) -> MetricsServer:
         """Answer /metrics on host:port (0: a free port).

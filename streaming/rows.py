@@ -30,6 +30,11 @@ def pack(table: pa.Table, stage: Stage) -> Rows:
         stream = _stream(table)
         if len(stream) <= INLINE_LIMIT:
             return Rows(rows=table.num_rows, ipc=base64.b64encode(stream).decode("ascii"))
+    return staged(table, stage)
+
+
+def staged(table: pa.Table, stage: Stage) -> Rows:
+    """A reference to the table as a file, however small it is."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     content = sink.getvalue().to_pybytes()

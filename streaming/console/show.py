@@ -24,7 +24,7 @@ _SHOWN_RECORDS = 20
 def plan_table(pipeline: Pipeline) -> Table:
     """One row per view."""
     table = Table(title=f"pipeline {pipeline.name}", title_justify="left")
-    for name in ("view", "group", "level", "mode", "key", "relations"):
+    for name in ("view", "group", "level", "mode", "scenario", "key", "relations"):
         table.add_column(name)
     for view in pipeline.views:
         key = (
@@ -32,11 +32,13 @@ def plan_table(pipeline: Pipeline) -> Table:
             if view.key is None
             else ", ".join(view.schema[at].name for at in view.key) or "one row"
         )
+        choice = pipeline.choices[view.name]
         table.add_row(
             view.name,
             pipeline.group_of(view.name),
-            str(view.level),
-            view.mode,
+            f"{view.level} every {view.every}" if view.every else str(view.level),
+            view.mode if choice.mode == view.mode else f"{view.mode} ({choice.mode})",
+            choice.scenario,
             key,
             ", ".join(view.relations),
         )
@@ -62,6 +64,8 @@ def status_table(status: PipelineStatus) -> Table:
         if stage.error:
             where = f" [{stage.error['where']}]" if stage.error.get("where") else ""
             state = escape(f"SUSPENDED {stage.error['code']}: {stage.error['what']}{where}")
+        if stage.waits:
+            state += escape(f"; WAITS {stage.waits['code']}: {stage.waits['what']}")
         for source, transaction in stage.lacking.items():
             state += f"; {source} waits for rows of its transaction {transaction}"
         table.add_row(stage.stage, "" if stage.number is None else str(stage.number), state)

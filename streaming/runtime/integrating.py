@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from streaming.metrics import Metrics
 from streaming.rows import pack, unpack
 from streaming.runtime.incomplete import IncompleteWatch
 from streaming.runtime.kafka import Topics
+from streaming.runtime.logs import with_logs
 from streaming.runtime.manifests import Manifest, ManifestExists, put_if_absent
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import StepResult
@@ -55,15 +57,18 @@ class IntegratorStage:
         metrics: Metrics,
         warehouse: Path,
         retention: UpdatesRetention | None = None,
+        asked: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
         """Args:
         make_intake: from where held rows are staged.
         relations_of: merge group -> the relations its views use.
         retention: drops old updates; None keeps them all.
+        asked: merge group -> the sources that its view managers ask.
         """
         self._make = make_intake
         self._updates, self._topics, self._metrics = updates, topics, metrics
         self._relations_of, self._warehouse = relations_of, warehouse
+        self._asked = asked or {}
         self._staging = Staging(warehouse, self.name)
         self._held = Staging(warehouse, "held")
         self._bad = warehouse / "_state" / "bad_records"
@@ -182,19 +187,18 @@ class IntegratorStage:
                     ),
                 )
             )
-            messages.append(
-                (
-                    self._topics.updates(group),
-                    Updates(
-                        group=group,
-                        first=first,
-                        last=last,
-                        runs=runs,
-                        relations={name: rows for name, rows in packed.items() if name in wanted},
-                        controls=tuple(one for one in controls if one.relation in wanted),
-                    ),
-                )
+            updates = Updates(
+                group=group,
+                first=first,
+                last=last,
+                runs=runs,
+                relations={name: rows for name, rows in packed.items() if name in wanted},
+                controls=tuple(one for one in controls if one.relation in wanted),
             )
+            told = with_logs(
+                updates, result, self._asked.get(group, ()), partial(pack, stage=stage)
+            )
+            messages += [(self._topics.updates(group), one) for one in told]
         self._sequence += 1
         self._unpacked = {self._sequence: tables}
         writes = {

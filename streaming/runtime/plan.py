@@ -15,6 +15,7 @@ from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.integrator.groups import merge_groups
 from streaming.proof.databases import Database
+from streaming.runtime.choosing import Choice, choose
 from streaming.runtime.schemas import source_relations
 from streaming.sources.schema import CapturedRelation, CapturedSource
 
@@ -25,6 +26,7 @@ class Pipeline:
 
     Attributes:
         groups: merge group -> its views' names, sorted.
+        choices: view -> its manager.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Pipeline:
     captured: tuple[CapturedRelation, ...]
     views: tuple[ViewSpec, ...]
     groups: Mapping[str, tuple[str, ...]]
+    choices: Mapping[str, Choice]
 
     @property
     def relations(self) -> dict[str, Relation]:
@@ -57,6 +60,18 @@ class Pipeline:
         """The merge group of a view."""
         return next(group for group, views in self.groups.items() if view in views)
 
+    def captured_of(self, source: str) -> tuple[CapturedRelation, ...]:
+        """The captured relations of a source."""
+        return tuple(one for one in self.captured if one.source == source)
+
+    def asked(self) -> dict[str, frozenset[str]]:
+        """Merge group -> the sources that its view managers ask; only groups that ask any."""
+        found = {
+            group: frozenset(name for view in views for name in self.choices[view].sources)
+            for group, views in self.groups.items()
+        }
+        return {group: sources for group, sources in found.items() if sources}
+
     def as_dict(self) -> dict[str, Any]:
         """For `fresco plan --json`."""
         return {
@@ -67,6 +82,10 @@ class Pipeline:
                     "name": view.name,
                     "level": view.level,
                     "mode": view.mode,
+                    "manager": self.choices[view.name].mode,
+                    "scenario": self.choices[view.name].scenario,
+                    "gives": self.choices[view.name].gives.text,
+                    "asks": list(self.choices[view.name].sources),
                     "group": self.group_of(view.name),
                     "relations": list(view.relations),
                     "key": None if view.key is None else [view.schema[at].name for at in view.key],
@@ -106,15 +125,7 @@ def plan_pipeline(config: Config) -> Pipeline:
         relations += source_relations(config, name)
     by_name = {one.relation.name: one.relation for one in relations}
     views = load_views(config.views, by_name)
-    supported = {"replica"}
-    for view in views:
-        if view.mode not in supported:
-            raise FrescoError(
-                "VIEW_MODE_UNSUPPORTED",
-                f"mode '{view.mode}' is not built yet",
-                where=view.name,
-                todo="use USING replica, which gives COMPLETE consistency",
-            )
+    choices = {view.name: choose(config, view, by_name) for view in views}
     groups = merge_groups(
         {view.name: frozenset(view.relations) for view in views},
         config.grouping,
@@ -127,6 +138,7 @@ def plan_pipeline(config: Config) -> Pipeline:
         tuple(relations),
         tuple(views),
         {group.name: group.views for group in groups},
+        choices,
     )
 
 

@@ -44,6 +44,7 @@ class StageQuery:
     def stop(self) -> None:
         """Stop the query (the batch under way ends first) and drop its checkpoint."""
         self.given_up.set()
+        self.stepper.halt()
         self.query.stop()
         with self.stepper.lock:
             # Python's part of the last batch may outlive the query that called it.

@@ -15,16 +15,17 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-
-import pyarrow as pa
+from functools import partial
 
 from streaming.catalog import save_catalog
 from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.metrics import Metrics, MetricsServer
+from streaming.runtime.asking import AskingStage
 from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.kafka import Broker, Publisher, Topics
 from streaming.runtime.plan import Pipeline, plan_pipeline
+from streaming.runtime.pulse import NOTHING, Pulse
 from streaming.runtime.queries import StageQuery, start_query
 from streaming.runtime.session import spark_session
 from streaming.runtime.stages import build_stages
@@ -65,6 +66,7 @@ class Service:
         self._failed: dict[str, BaseException] = {}
         self._running: dict[str, Running] = {}
         self._closers: list[Callable[[], object]] = []
+        self._pulses: list[Pulse] = []
 
     # Life -----------------------------------------------------------------------------------------
 
@@ -102,6 +104,9 @@ class Service:
     def stop(self) -> None:
         """Stop the queries, then everything they use; may be called twice."""
         self._stopping.set()
+        for pulse in self._pulses:
+            pulse.stop()
+        self._pulses.clear()
         for running in self._running.values():
             running.query.stop()
         self._running.clear()
@@ -145,6 +150,8 @@ class Service:
             self._run_stage(stage, (topics.rel(group), topics.actions(group)), True)
         for view in self._stages.views:
             self._run_stage(view, (topics.updates(view.spec.group),), True)
+            if isinstance(view, AskingStage):
+                self._pulses.append(Pulse(partial(self._stepper, view.name)))
         self._run_stage(self._stages.integrator, tuple(sorted(pipeline.source_topics)), False)
 
     def _run_stage(self, stage: Stage, topics: tuple[str, ...], headers: bool) -> None:
@@ -165,6 +172,13 @@ class Service:
             self.metrics.batch_seconds.labels(stage.name),
             headers=headers,
         )
+
+    def _stepper(self, name: str) -> Stepper | None:
+        """The stepper of a stage that runs now."""
+        running = self._running.get(name)
+        if running is None or running.query.given_up.is_set():
+            return None
+        return running.query.stepper
 
     def _serve_metrics(self) -> None:
         server: MetricsServer = self.metrics.serve(
@@ -187,7 +201,7 @@ class Service:
         if self._error is not None or integrator is None:
             return
         try:
-            integrator.query.stepper.batch(_NOTHING)
+            integrator.query.stepper.batch(NOTHING)
             self._stages.collect()
         except FrescoError as error:
             self._error = error
@@ -220,16 +234,6 @@ class Service:
             self._error = fatal
         except Exception as again:
             self._note_failure(name, again)
-
-
-_NOTHING = pa.table(
-    {
-        "topic": pa.array([], pa.string()),
-        "partition": pa.array([], pa.int32()),
-        "offset": pa.array([], pa.int64()),
-        "value": pa.array([], pa.binary()),
-    }
-)
 
 
 def _owner() -> dict[str, object]:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from streaming.algebra.evaluator import Limits
+from streaming.catalog import ViewSpec as Specified
 from streaming.config import Config
 from streaming.merge.algorithms import Manager, merge_of
 from streaming.merge.batching import GREEDY, NONE
 from streaming.metrics import Metrics
+from streaming.runtime.asking import AskingStage
 from streaming.runtime.evaluators import Evaluators
 from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.kafka import Topics
@@ -21,7 +23,6 @@ from streaming.runtime.plan import Pipeline
 from streaming.sources.held import HeldFiles
 from streaming.sources.intake import Intake
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.modes import MODES
 from streaming.warehouse.options import WriterOptions
 from streaming.warehouse.retention import UpdatesRetention
 from streaming.warehouse.table import ViewTable
@@ -35,7 +36,7 @@ class Stages:
     """All stages of a pipeline."""
 
     integrator: IntegratorStage
-    views: list[ViewStage]
+    views: list[ViewStage | AskingStage]
     merges: dict[str, MergeStage]
     closers: list[Callable[[], object]]
 
@@ -83,27 +84,13 @@ def build_stages(
     hours = config.retention.updates_hours
     retention = UpdatesRetention(updates.table, hours) if hours is not None else None
     integrator = IntegratorStage(
-        make_intake, updates, topics, relations_of, metrics, warehouse, retention
+        make_intake, updates, topics, relations_of, metrics, warehouse, retention, pipeline.asked()
     )
 
-    views = [
-        ViewStage(
-            ViewSpec(view.name, pipeline.group_of(view.name), view.tree),
-            Evaluators(
-                view.tree,
-                spark,
-                warehouse / "_state" / f"view-{view.name}" / "spark",
-                Limits(config.limits.driver_rows),
-            ),
-            warehouse,
-            topics.actions(pipeline.group_of(view.name)),
-            metrics,
-            config.limits.checkpoint_batches,
-        )
-        for view in pipeline.views
-    ]
+    views = [_view_stage(config, pipeline, view, topics, metrics, spark) for view in pipeline.views]
     merges = {}
     closers: list[Callable[[], object]] = [updates.close]
+    closers += [view.close for view in views if isinstance(view, AskingStage)]
     for group, names in pipeline.groups.items():
         tables = [
             ViewTable(view.name, view.schema, view.key or ()) for view in map(pipeline.view, names)
@@ -116,16 +103,41 @@ def build_stages(
             WriterOptions(spark_bytes=config.limits.rewrite_bytes),
         )
         closers.append(writer.close)
-        specified = [pipeline.view(name) for name in names]
-        managers = {view.name: _sends(view.mode, view.every) for view in specified}
+        managers = {name: pipeline.choices[name].manager for name in names}
         merges[group] = _merge_stage(config, group, managers, writer, metrics, spark)
     return Stages(integrator, views, merges, closers)
 
 
-def _sends(mode: str, every: int | None) -> Manager:
-    """What a manager of that mode sends; the merge goes by the weakest of the group."""
-    info = MODES[mode]
-    return Manager(info.sends, info.period({} if every is None else {"period": every}))
+def _view_stage(
+    config: Config,
+    pipeline: Pipeline,
+    view: Specified,
+    topics: Topics,
+    metrics: Metrics,
+    spark: SparkSession,
+) -> ViewStage | AskingStage:
+    """The stage of a view's manager."""
+    warehouse, group = config.warehouse, pipeline.group_of(view.name)
+    spec, choice = ViewSpec(view.name, group, view.tree), pipeline.choices[view.name]
+    if choice.asks:
+        connections = {
+            name: (config.sources[name].secret() or "", pipeline.captured_of(name))
+            for name in choice.sources
+        }
+        return AskingStage(spec, choice, connections, warehouse, topics.actions(group), metrics)
+    return ViewStage(
+        spec,
+        Evaluators(
+            view.tree,
+            spark,
+            warehouse / "_state" / f"view-{view.name}" / "spark",
+            Limits(config.limits.driver_rows),
+        ),
+        warehouse,
+        topics.actions(group),
+        metrics,
+        config.limits.checkpoint_batches,
+    )
 
 
 def _merge_stage(

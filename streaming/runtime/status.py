@@ -12,6 +12,7 @@ from typing import Any
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
 from streaming.runtime.step import Manifest, ManifestStore
+from streaming.runtime.trouble import told_trouble
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class StageStatus:
 
     Attributes:
         error: why a view manager is suspended.
+        waits: which trouble of a source a view manager waits to pass.
         lacking: source -> its first transaction whose END counts rows that have not come.
     """
 
@@ -48,6 +50,7 @@ class StageStatus:
     number: int | None
     error: Mapping[str, str] | None
     lacking: Mapping[str, str] = field(default_factory=dict)
+    waits: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def pipeline_status(path: Path) -> PipelineStatus:
     for folder in sorted((path / "_state").glob("*/manifests")):
         latest = ManifestStore(folder).latest()
         if latest is not None:
-            stages.append(_stage(latest))
+            stages.append(_stage(latest, folder.parent))
     owners = sorted((path / "_state" / "generations").glob("[0-9]*.json"))
     holder = json.loads(owners[-1].read_text()) if owners else {}
     files = sorted((path / "_state" / "bad_records").glob("[!.]*.json"))
@@ -105,7 +108,7 @@ def _group(warehouse: Warehouse, group: str) -> GroupStatus:
     )
 
 
-def _stage(latest: Manifest) -> StageStatus:
+def _stage(latest: Manifest, folder: Path) -> StageStatus:
     snapshot = latest.snapshot
     number = None
     if latest.stage == "integrator":
@@ -119,4 +122,5 @@ def _stage(latest: Manifest) -> StageStatus:
         number,
         snapshot.get("suspended") if latest.stage.startswith("view:") else None,
         snapshot.get("incomplete", {}),
+        told_trouble(folder),
     )

@@ -25,7 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -74,6 +74,14 @@ class Stage(Protocol):
         """Called after the manifest's messages are published (working state may advance)."""
 
 
+@runtime_checkable
+class Halting(Protocol):
+    """A stage whose step may wait for something outside; it does not once `halt` is called."""
+
+    def halt(self) -> None:
+        """From any thread; `restore` lets it wait again."""
+
+
 class Stepper:
     """Runs one stage by the protocol; called from Spark's foreachBatch and from the ticker."""
 
@@ -104,6 +112,11 @@ class Stepper:
     def offsets(self) -> dict[str, int]:
         """Next offset to consume, by "topic:partition"."""
         return dict(self.last.offsets) if self.last else {}
+
+    def halt(self) -> None:
+        """Let a step under way end early where its stage can; from any thread."""
+        if isinstance(self.stage, Halting):
+            self.stage.halt()
 
     def batch(self, records: pa.Table) -> None:
         """One step over (topic, partition, offset, ...) records.

@@ -217,6 +217,7 @@ class Intake:
             runs=rel,
             transactions=transactions,
             positions=dict(self._positions),
+            delivered=self._delivered(),
             committed_ms=pc.max(transactions["committed_ms"]).as_py(),
             bad=decoded.bad,
             lost=decoded.lost,
@@ -232,6 +233,14 @@ class Intake:
             ignored=decoded.ignored,
             seconds=clock.seconds,
         )
+
+    def _delivered(self) -> dict[str, int]:
+        """Per source: below the first transaction known that has no number; else up to the last."""
+        waiting = self._assembler.unnumbered
+        return {
+            source: min(int(position), waiting.get(source, int(position) + 1) - 1)
+            for source, position in self._positions.items()
+        }
 
     def snapshot(self) -> dict[str, Any]:
         """Everything between steps, as JSON; large held rows are staged first, each once."""

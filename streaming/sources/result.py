@@ -20,6 +20,7 @@ class IntakeResult:
         runs: merge group -> REL entries covering first..last.
         transactions: number, source, transaction, position, committed_ms.
         positions: source -> commit position of its last numbered transaction, as text.
+        delivered: source -> commit position up to which all of its transactions have a number.
         committed_ms: newest commit time among the transactions.
         bad: records of this batch that cannot be used.
         lost: one record for each column that cannot be read any more, told the first time only.
@@ -47,6 +48,7 @@ class IntakeResult:
     bad: tuple[BadRecord, ...]
     tainted: dict[int, tuple[str, ...]]
     released: tuple[str, ...]
+    delivered: dict[str, int] = field(default_factory=dict)
     lost: tuple[BadRecord, ...] = ()
     notices: tuple[str, ...] = ()
     overdue: tuple[str, ...] = ()

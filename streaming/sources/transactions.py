@@ -92,6 +92,12 @@ class Assembler:
         return {name: held.rows for name, held in self.state.held.items() if held.rows}
 
     @property
+    def unnumbered(self) -> dict[str, int]:
+        """Source -> commit position of its first transaction that has ended and has no number."""
+        logs = {name: state.log for name, state in self.state.sources.items() if state.log.rows}
+        return {name: pc.min(log.table["position"]).as_py() for name, log in logs.items()}
+
+    @property
     def incomplete(self) -> dict[str, str]:
         """Source -> its first transaction whose END has come, and whose rows have not all."""
         found = {}

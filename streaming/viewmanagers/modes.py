@@ -25,6 +25,7 @@ from streaming.algebra.operators import Operators, Positions
 from streaming.errors import FrescoError
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.levels import Level
+from streaming.viewmanagers.mirror import Mirror
 
 Scene = Literal["one-single", "one-local", "single", "local", "global"]
 """A column of the fence."""
@@ -81,8 +82,17 @@ class ModeInfo:
         usual = self.settings.get("period")
         return usual and settings.get("period", usual)
 
-    def make(self, spec: ViewSpec, operators: Operators[Any], options: Options) -> Any:
+    def make(
+        self,
+        spec: ViewSpec,
+        operators: Operators[Any],
+        options: Options,
+        mirror: Mirror[Any] | None = None,
+    ) -> Any:
         """The manager of a view.
+
+        Args:
+            mirror: where it keeps the view's rows; None lets it choose.
 
         Raises:
             FrescoError: the mode cannot maintain such a view.
@@ -93,6 +103,8 @@ class ModeInfo:
         arguments |= {k: v for k, v in options.settings.items() if k in self.settings}
         if self.keyed:
             arguments["keys"] = options.keys
+        if mirror is not None:
+            arguments["mirror"] = mirror
         return made(spec, operators, **arguments)
 
 

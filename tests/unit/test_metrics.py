@@ -40,7 +40,9 @@ def touch(metrics: Metrics) -> None:
     metrics.action_lists.labels("balance").inc()
     metrics.rows.labels("view:balance").inc(12)
     metrics.batch_seconds.labels("integrator").observe(0.3)
-    metrics.suspended.labels("balance").set(1)
+    for gauge in (metrics.suspended, metrics.waiting):
+        gauge.labels("balance").set(1)
+    metrics.source_asked.labels("balance", "held").inc(3)
 
 
 @pytest.fixture
@@ -92,6 +94,7 @@ def samples(text: str) -> dict[str, float]:
         ("fresco_rows_total{stage=view:balance}", 12),
         ("fresco_batch_seconds_sum{stage=integrator}", 0.3),
         ("fresco_view_suspended{view=balance}", 1),
+        ("fresco_source_asked_total{view=balance,what=held}", 3),
     ],
 )
 def test_metrics_are_exported_over_http(exported: str, sample: str, value: float) -> None:
@@ -119,6 +122,8 @@ def test_nothing_is_exported_that_this_test_does_not_know(exported: str) -> None
         "fresco_rows",
         "fresco_batch_seconds",
         "fresco_view_suspended",
+        "fresco_view_waiting",
+        "fresco_source_asked",
     }
 
 

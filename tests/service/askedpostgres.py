@@ -8,12 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from streaming import rows as packing
 from streaming.algebra.duckops import DuckOperators
 from streaming.algebra.parse import parse
 from streaming.algebra.query import Part, SourceAnswer, SourceQuery
 from streaming.algebra.signed import Signed
-from streaming.algebra.tree import Relation, Tree
+from streaming.algebra.tree import Column, Relation, Tree
+from streaming.algebra.types import delta_schema
 from streaming.embedded.postgres import Postgres, create_databases
 from streaming.sources.postgres import read_schemas
 from streaming.sources.query import PostgresSource
@@ -75,3 +78,21 @@ def listed(value: Signed) -> list[tuple[Any, ...]]:
     counts = table.column("_multiplicity").to_pylist()
     found = [row for row, count in zip(rows, counts, strict=True) for _ in range(count)]
     return sorted(found, key=repr)
+
+
+def execute(dsn: str, *statements: str) -> None:
+    """Run statements, each a transaction of its own."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+def source(dsn: str, ops: DuckOperators, *tables: str, **how: Any) -> PostgresSource:
+    """What answers queries to tables of `north`."""
+    return PostgresSource("north", dsn, captured(dsn, *tables), ops, **how)
+
+
+def known(types: list[str], rows: list[tuple[Any, ...]], ops: DuckOperators) -> Signed:
+    """Known rows of these column types, all under number 7."""
+    schema = tuple(Column(f"k{i}", t) for i, t in enumerate(types))
+    return Signed(delta_schema(schema), bag={(7, row): 1 for row in rows})

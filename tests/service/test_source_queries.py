@@ -11,12 +11,12 @@ from typing import Any
 import askedpostgres as asked
 import psycopg
 import pytest
+from askedpostgres import execute, known, source
 
 from streaming.algebra.duckops import DuckOperators
 from streaming.algebra.query import SourceQuery
 from streaming.algebra.signed import Signed
 from streaming.algebra.tree import Column, Join, Scan
-from streaming.algebra.types import delta_schema
 from streaming.embedded.postgres import Postgres
 from streaming.sources.pgstate import PgState, PgStateCodec
 from streaming.sources.query import PostgresSource
@@ -38,21 +38,6 @@ def dsn(server: Postgres) -> str:
 @pytest.fixture(scope="module")
 def ops(tmp_path_factory: pytest.TempPathFactory) -> DuckOperators:
     return asked.operators(tmp_path_factory.mktemp("staged"))
-
-
-def execute(dsn: str, *statements: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        for statement in statements:
-            connection.execute(statement.encode())
-
-
-def source(dsn: str, ops: DuckOperators, *tables: str, **how: Any) -> PostgresSource:
-    return PostgresSource("north", dsn, asked.captured(dsn, *tables), ops, **how)
-
-
-def known(types: list[str], rows: list[tuple[Any, ...]], ops: DuckOperators) -> Signed:
-    schema = tuple(Column(f"k{i}", t) for i, t in enumerate(types))
-    return Signed(delta_schema(schema), bag={(7, row): 1 for row in rows})
 
 
 # The state ----------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def evaluate(tree: Tree, relations: Mapping[str, Bag]) -> Bag:
         case Project():
             result: Bag = {}
             for row, count in evaluate(tree.child, relations).items():
-                _add(result, tuple(value_of(e, row) for e in tree.expressions), count)
+                _add(result, projected(tree, row), count)
             return result
         case Join():
             return joined(tree, evaluate(tree.left, relations), evaluate(tree.right, relations))
@@ -96,6 +96,13 @@ def evaluate(tree: Tree, relations: Mapping[str, Bag]) -> Bag:
             return distinct(evaluate(tree.child, relations))
         case Monus():
             return monus(evaluate(tree.left, relations), evaluate(tree.right, relations))
+
+
+def projected(tree: Project, row: Row) -> Row:
+    """What a projection makes of a row."""
+    if (copied := tree.copied) is not None:
+        return tuple([row[i] for i in copied])
+    return tuple([value_of(e, row) for e in tree.expressions])
 
 
 def distinct(rows: Bag) -> Bag:
@@ -114,7 +121,7 @@ def monus(left: Bag, right: Bag) -> Bag:
 
 
 def _refuse_negative(rows: Bag, operator: str) -> None:
-    if any(count < 0 for count in rows.values()):
+    if rows and min(rows.values()) < 0:
         raise ValueError(f"{operator} needs a bag without negative multiplicities")
 
 
@@ -122,12 +129,12 @@ def joined(tree: Join, left: Bag, right: Bag) -> Bag:
     """The join of two bags; multiplicities multiply."""
     matches: dict[Row, list[tuple[Row, int]]] = {}
     for row, count in right.items():
-        key = tuple(row[j] for _, j in tree.on)
+        key = tuple([row[j] for _, j in tree.on])
         if None not in key:
             matches.setdefault(key, []).append((row, count))
     result: Bag = {}
     for row, count in left.items():
-        for other, times in matches.get(tuple(row[i] for i, _ in tree.on), ()):
+        for other, times in matches.get(tuple([row[i] for i, _ in tree.on]), ()):
             both = row + other
             if tree.condition is None or value_of(tree.condition, both) is True:
                 _add(result, both, count * times)

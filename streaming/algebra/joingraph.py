@@ -8,6 +8,7 @@ condition over three places or more says nothing until all but one are known, so
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 
 from streaming.algebra.psj import Psj
 from streaming.algebra.tree import columns_used
@@ -16,6 +17,7 @@ JoinGraph = Mapping[int, frozenset[int]]
 """Place -> its neighbours."""
 
 
+@lru_cache(maxsize=1024)
 def join_graph(psj: Psj) -> JoinGraph:
     """The neighbours of every place of a view."""
     edges: dict[int, set[int]] = {place: set() for place in psj.places}

@@ -8,13 +8,13 @@ are all under number 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from streaming.algebra import bag as bags
 from streaming.algebra.bag import Bag, Row
 from streaming.algebra.meanings import evaluate as value_of
 from streaming.algebra.operators import Positions
-from streaming.algebra.tree import Col, Join, Project, Scan, Schema, Select, Tree, Union
+from streaming.algebra.tree import Join, Project, Scan, Schema, Select, Tree, Union, relations
 from streaming.messages import Rows
 
 Numbered = dict[tuple[int, Row], int]
@@ -63,9 +63,8 @@ class NumberedBags:
                 return {k: n for k, n in rows.items() if value_of(tree.condition, k[1]) is True}
             case Project():
                 result: Numbered = {}
-                image = _image(tree)
                 for (number, row), count in self.evaluate(tree.child, inputs).items():
-                    _add(result, (number, image(row)), count)
+                    _add(result, (number, bags.projected(tree, row)), count)
                 return result
             case Join():
                 left = self.evaluate(tree.left, inputs)
@@ -76,10 +75,13 @@ class NumberedBags:
                 return self._state_only(tree, inputs)
 
     def _state_only(self, tree: Tree, inputs: Mapping[str, Numbered]) -> Numbered:
-        for name, value in inputs.items():
-            if any(number for number, _ in value):
+        states: dict[str, Bag] = {}
+        for name in relations(tree):
+            value = inputs[name]
+            if any([number for number, _ in value]):
                 raise ValueError(f"{type(tree).__name__} over rows with numbers ({name})")
-        return numbered(bags.evaluate(tree, {name: flat(v) for name, v in inputs.items()}))
+            states[name] = {row: count for (_, row), count in value.items()}
+        return numbered(bags.evaluate(tree, states))
 
     def plus(self, *values: Numbered) -> Numbered:
         result = dict(values[0])
@@ -115,8 +117,8 @@ class NumberedBags:
     def matching(
         self, value: Numbered, at: Positions, rows: Numbered, rows_at: Positions
     ) -> Numbered:
-        keys = {tuple(row[i] for i in rows_at) for _, row in rows}
-        return {k: n for k, n in value.items() if tuple(k[1][i] for i in at) in keys}
+        keys = {tuple([row[i] for i in rows_at]) for _, row in rows}
+        return {k: n for k, n in value.items() if tuple([k[1][i] for i in at]) in keys}
 
     def pack(self, value: Numbered) -> Rows:
         self.packed.append(value)
@@ -127,23 +129,15 @@ class NumberedBags:
         return self.packed[int(rows.path)]
 
 
-def _image(tree: Project) -> Callable[[Row], Row]:
-    """What a projection makes of a row."""
-    if all(isinstance(e, Col) for e in tree.expressions):
-        places = tuple(e.position for e in tree.expressions if isinstance(e, Col))
-        return lambda row: tuple([row[i] for i in places])
-    return lambda row: tuple(value_of(e, row) for e in tree.expressions)
-
-
 def _joined(tree: Join, left: Numbered, right: Numbered) -> Numbered:
     matches: dict[Row, list[tuple[int, Row, int]]] = {}
     for (number, row), count in right.items():
-        key = tuple(row[j] for _, j in tree.on)
+        key = tuple([row[j] for _, j in tree.on])
         if None not in key:
             matches.setdefault(key, []).append((number, row, count))
     result: Numbered = {}
     for (number, row), count in left.items():
-        for later, other, times in matches.get(tuple(row[i] for i, _ in tree.on), ()):
+        for later, other, times in matches.get(tuple([row[i] for i, _ in tree.on]), ()):
             both = row + other
             if tree.condition is None or value_of(tree.condition, both) is True:
                 _add(result, (max(number, later), both), count * times)

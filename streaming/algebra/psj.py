@@ -178,9 +178,10 @@ def _moved(scalar: Scalar, by: int) -> Scalar:
             return scalar
 
 
+@lru_cache(maxsize=4096)
 def partial_schema(psj: Psj, places: Places) -> Schema:
     """The columns of a partial over these places."""
-    return tuple(column for place in places for column in psj.leaves[place].schema)
+    return tuple([column for place in places for column in psj.leaves[place].schema])
 
 
 def positions(psj: Psj, places: Places) -> dict[int, int]:
@@ -239,6 +240,7 @@ def finished(psj: Psj) -> Tree:
     return Project(Scan(LEFT, partial_schema(psj, psj.places)), psj.outputs, psj.schema)
 
 
+@lru_cache(maxsize=1024)
 def leaf_named(psj: Psj, place: int, name: str) -> Tree:
     """The leaf at a place, over a scan of another name with the relation's columns."""
 

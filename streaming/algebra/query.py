@@ -47,6 +47,27 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
+class Copied:
+    """The state of copies of a source's relations (`queries.copies`): what the manager was handed.
+
+    Attributes:
+        position: every transaction at or below it is among them.
+        beyond: ids of those above it.
+        upto: the commit position of the last.
+        whole: all of the source's relations that the view reads are copied. Else a later answer of
+            the source itself need not have seen what this state has.
+    """
+
+    position: int
+    beyond: frozenset[str]
+    upto: int
+    whole: bool
+
+    def saw(self, transaction: str, position: int) -> bool:
+        return position <= self.position or transaction in self.beyond
+
+
+@dataclass(frozen=True, slots=True)
 class Known(Generic[V]):
     """Rows that a term knows: a partial over `places`."""
 

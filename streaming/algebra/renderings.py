@@ -75,7 +75,7 @@ def _duck_divide(call: Call, args: Sequence[str]) -> str:
     if not is_decimal(call.type):
         divided = f"{left} / {right}"
         fail = f"CAST({exact.duck_fail('DIVIDE_BY_ZERO')} AS DOUBLE)"
-        return f"CASE WHEN {right} = 0 THEN {fail} ELSE {divided} END"
+        return f"CASE WHEN {left} IS NOT NULL AND {right} = 0 THEN {fail} ELSE {divided} END"
     parts = decimal_parts(call.type)
     source, divisor = decimal_parts(call.args[0].type), decimal_parts(call.args[1].type)
     assert parts and source and divisor
@@ -85,7 +85,7 @@ def _duck_divide(call: Call, args: Sequence[str]) -> str:
     sign = f"CASE WHEN ({left} < 0) = ({right} < 0) THEN 1 ELSE -1 END"
     quotient = exact.duck_half_up(numerator, denominator, sign)
     fail = exact.duck_fail("DIVIDE_BY_ZERO")
-    units = f"CASE WHEN {right} = 0 THEN {fail} ELSE {quotient} END"
+    units = f"CASE WHEN {left} IS NOT NULL AND {right} = 0 THEN {fail} ELSE {quotient} END"
     return exact.duck_scaled(f"({units})", call.type)
 
 
@@ -93,7 +93,8 @@ def _duck_remainder(call: Call, args: Sequence[str]) -> str:
     left, right = args
     type_ = duck_type(call.type)
     fail = f"CAST({exact.duck_fail('REMAINDER_BY_ZERO')} AS {type_})"
-    return f"CASE WHEN {right} = 0 THEN {fail} ELSE CAST({left} % {right} AS {type_}) END"
+    rest = f"CAST({left} % {right} AS {type_})"
+    return f"CASE WHEN {left} IS NOT NULL AND {right} = 0 THEN {fail} ELSE {rest} END"
 
 
 def _case(call: Call, args: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 NUMBER = "_number"
 """Column of every delta: the transaction a row belongs to (int64)."""
@@ -104,6 +105,12 @@ class Project:
     child: Tree
     expressions: tuple[Scalar, ...]
     schema: Schema
+
+    @cached_property
+    def copied(self) -> tuple[int, ...] | None:
+        """The input's positions where every output is a column of it; None where one is computed."""
+        positions = [e.position for e in self.expressions if isinstance(e, Col)]
+        return tuple(positions) if len(positions) == len(self.expressions) else None
 
 
 @dataclass(frozen=True)
@@ -209,7 +216,15 @@ def walk(tree: Tree) -> Iterator[Tree]:
 
 def relations(tree: Tree) -> tuple[str, ...]:
     """The relations scanned, each once, in the order of their first scan."""
-    return tuple(dict.fromkeys(node.relation for node in walk(tree) if isinstance(node, Scan)))
+    found: dict[str, None] = {}
+    left: list[Tree] = [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, Scan):
+            found[node.relation] = None
+        else:
+            left += children(node)[::-1]
+    return tuple(found)
 
 
 def columns_used(scalar: Scalar) -> frozenset[int]:

@@ -96,8 +96,12 @@ def conflicts(touched: Touched) -> tuple[np.ndarray, np.ndarray]:
     sequence = np.lexsort((touched.ordinal, touched.key))
     key, ordinal = touched.key[sequence], touched.ordinal[sequence]
     next_to = (key[1:] == key[:-1]) & (ordinal[1:] != ordinal[:-1])
-    pairs = np.unique(np.stack([ordinal[:-1][next_to], ordinal[1:][next_to]], axis=1), axis=0)
-    return pairs[:, 0], pairs[:, 1]
+    before, after = ordinal[:-1][next_to], ordinal[1:][next_to]
+    sequence = np.lexsort((after, before))
+    before, after = before[sequence], after[sequence]
+    once = np.ones(len(before), bool)
+    once[1:] = (before[1:] != before[:-1]) | (after[1:] != after[:-1])
+    return before[once], after[once]
 
 
 def untie(knot: list[Item], keys: Keys) -> list[Item]:

@@ -147,10 +147,20 @@ class IntegratorMachine:
         items = order(ready, message.keys) if ready.logs else []
         items, split = self._bounded(items)
         given, next_number = _assign(items, state.number)
-        state = replace(state, number=next_number)
-        self.state = state
+        self.state = state = State(
+            next_number, state.logs, state.globals, state.released, state.skip, state.open
+        )
         largest = max((len(item.members) for item in items if isinstance(item, Unit)), default=0)
         return self._numbered(state, number, [*assignments, *given], [*late, *split], largest)
+
+    def pass_over(self, numbered: Numbered, count: int) -> Numbered:
+        """Give out `count` numbers that stand for no transaction, after a step that gave none.
+
+        Their REL is empty, so they are counted and nothing else: a view that comes back under a
+        dropped one's name needs numbers between the two, also where nothing is committed any more.
+        """
+        self.state = replace(self.state, number=self.state.number + count)
+        return replace(numbered, last=self.state.number - 1)
 
     def _numbered(
         self,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from streaming.errors import FrescoError
 from streaming.merge.batching import GREEDY, Batching
@@ -96,3 +96,20 @@ def merge_of(
     if found.every is not None:
         return BlockMerge(group, views, found.every, batching, order, discipline)
     return MergeMachine(group, views, found.name, batching, order, found.through, discipline)
+
+
+def founded_like(
+    machine: MergeMachine | BlockMerge, saved: Mapping[str, Any]
+) -> MergeMachine | BlockMerge:
+    """An empty machine that was made as the one that saved a state was, batching as `machine` does.
+
+    Which views a group has now is in the state; a machine that is made for them would not know that it
+    began with others.
+    """
+    if isinstance(machine, BlockMerge):
+        group, views, _, _, order, discipline = saved["inner"]["config"]
+        batching = machine.inner.submission.batching
+        return BlockMerge(group, views, saved["every"], batching, order, discipline)
+    group, views, algorithm, through, order, discipline = saved["config"]
+    batching = machine.submission.batching
+    return MergeMachine(group, views, algorithm, batching, order, tuple(through), discipline)

@@ -9,7 +9,7 @@ views at n, or further only by transactions that do not concern it.
 Dropping closes the column at once: its cells turn black in every row that is not in a batch, its lists
 are forgotten, and the next batch says so. What its manager had sent before it heard of it comes to
 nothing. A suspended view comes back by joining again, and what is left of its old column is forgotten;
-until then it is told as suspended.
+until then it is told as suspended. Rows that lose a view and keep others are guarded (`relrows`).
 
 A change of columns happens to the machine's saved state: its snapshot, by view names, is put into a
 table with the other columns. Every rule is checked before:
@@ -193,6 +193,8 @@ def _without(saved: dict[str, Any], view: str) -> None:
     saved["views"] = [name for name in saved["views"] if name != view]
     saved["through"] = [name for name in saved["through"] if name != view]
     for shape in saved["shapes"]:
+        if shape[0] == "counted" and view in shape[1]:
+            shape[0] = "guarded"
         shape[1:] = [[name for name in names if name != view] for names in shape[1:]]
     gone = {
         at

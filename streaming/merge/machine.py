@@ -187,7 +187,9 @@ class MergeMachine:
 
     def _receive_rel(self, rel: Rel) -> list[WarehouseTransaction]:
         protocol.check_rel(self, rel)
-        block, spans = relrows.spans_of(self, rel)
+        rows = relrows.rows_of(self, rel)
+        block = Block(rel.last, rel.first)
+        block.add(rows)
         for x, held, state in protocol.match_early_lists(self, rel, block):
             held.state = state
             if state is None:
@@ -197,7 +199,7 @@ class MergeMachine:
                 self.passed[self.column[view]] = run.last
         self.seen = rel.last
         self.submission.rels.add(rel)
-        return self._add(spans, [block])
+        return self._add(rows, [block])
 
     def _receive_list(self, message: ActionList) -> list[WarehouseTransaction]:
         x = protocol.check_list(self, message)
@@ -222,26 +224,24 @@ class MergeMachine:
             [s for row in rows for s in relrows.blackened(self, row, x, message.after)]
         )
 
-    def place(self, rows: list[tuple[int, int, Shape]]) -> list[WarehouseTransaction]:
+    def place(self, rows: list[Row]) -> list[WarehouseTransaction]:
         """Fills the empty table with rows, ascending, and looks at all of them."""
         blocks = {cut: Block(cut) for cut in self.submission.rels.cuts}
         joining = []
-        spans = []
-        for first, last, shape in rows:
-            if shape.joins:
-                block = Block(last)
+        for row in rows:
+            if row.shape.joins:
+                block = Block(row.last)
                 joining.append(block)
             else:
-                block = blocks[self.submission.rels.cut_after(first)]
-            span = Span(first, last, shape)
-            block.add([span])
-            spans.append(span)
-        return self._add(spans, [*joining, *blocks.values()])
+                block = blocks[self.submission.rels.cut_after(row.first)]
+            block.add([row])
+        return self._add(rows, [*joining, *blocks.values()])
 
-    def _add(self, spans: list[Span], blocks: list[Block]) -> list[WarehouseTransaction]:
-        empty = tuple(span for span in spans if not span.shape.views)
-        add = self.vut.add
-        rows = [add(first, last, shape) for first, last, shape in spans if shape.views]
+    def _add(self, rows: list[Row], blocks: list[Block]) -> list[WarehouseTransaction]:
+        empty = tuple([Span(r.first, r.last, r.shape) for r in rows if not r.shape.views])
+        if empty:
+            rows = [row for row in rows if row.shape.views]
+        self.vut.add(rows)
         for block in blocks:
             self.vut.add_block(block)
         ready = [WarehouseTransaction(empty, False)] if empty else []
@@ -261,7 +261,8 @@ class MergeMachine:
             here = self.through if counts else ()
             columns = tuple(sorted(self.column[view] for view in views if view not in here))
             busy = tuple(x for x in columns if self.views[x] not in idle)
-            guarded = kind == "guarded" or (kind == "counted" and self.order == "prefix")
+            keeps_order = self.order == "prefix" or len(columns) < len(views)
+            guarded = kind == "guarded" or (counts and keeps_order)
             guard = self.guard if guarded and (columns or self.order == "prefix") else ()
             known = shapes[views, idle] = Shape(columns + guard, busy, kind, views)
         return known

@@ -1,46 +1,54 @@
-"""The rows that a REL message makes, and what is left of them when a view is suspended (DESIGN 5)."""
+"""The rows that a REL message makes, and what is left of them when a view is suspended (DESIGN 5).
+
+A row that loses a view and keeps others is guarded from then on, and so is one of views that are painted
+and views that are passed through. Two rows may be in order because of a relation that only such a view
+reads; smallest history: T1 on r and q, T2 on q and s, views over each of the three. Without the column
+of the view over q nothing else keeps T2 behind T1.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from streaming.merge.rows import Block, Kind, Row, Span
+from streaming.merge.rows import Kind, Row
 from streaming.messages import Rel, RelRun
 
 if TYPE_CHECKING:
     from streaming.merge.machine import MergeMachine
 
 
-def spans_of(machine: MergeMachine, rel: Rel) -> tuple[Block, list[Span]]:
-    """The message's cells and rows; a view that is passed through has a row to itself."""
+def rows_of(machine: MergeMachine, rel: Rel) -> list[Row]:
+    """The message's rows; a view that is passed through has a row to itself."""
     through = machine.through
-    block, spans = Block(rel.last, rel.first), []
+    rows = []
     for run in _cut(machine.suspended, rel.runs) if machine.suspended else rel.runs:
-        views, idle = run.views, run.idle
+        first, last, views, idle = run.first, run.last, run.views, run.idle
         kind: Kind = "guarded" if run.guarded else "counted"
         shape = machine.shapes[kind].get((views, idle)) or machine.shape(views, idle, kind)
-        spans.append(Span(run.first, run.last, shape))
+        rows.append(Row(first, last, shape))
         for view in sorted(through.intersection(views)) if through else ():
             alone = machine.shape((view,), (view,) if view in idle else (), "passed")
-            spans.append(Span(run.first, run.last, alone))
-    block.add(spans)
-    return block, spans
+            rows.append(Row(first, last, alone))
+    return rows
 
 
-def blackened(machine: MergeMachine, row: Row, x: int, after: int) -> Iterator[Span]:
-    """The row with column x black below `after`; a row that counts nothing ends with its view."""
+def blackened(machine: MergeMachine, row: Row, x: int, after: int) -> Iterator[Row]:
+    """The row with column x black below `after`; a row that counts nothing ends with its view.
+
+    What is left of a row that counts is guarded.
+    """
     if x not in row.shape.views or row.last <= after:
-        yield Span(row.first, row.last, row.shape)
+        yield Row(row.first, row.last, row.shape)
         return
     if row.first <= after:
-        yield Span(row.first, after, row.shape)
+        yield Row(row.first, after, row.shape)
     if not row.shape.counts:
         return
     names = machine.views
     views = tuple(names[y] for y in row.shape.views if y != x and y < len(names))
     idle = tuple(view for view in views if machine.column[view] not in row.shape.busy)
-    yield Span(max(row.first, after + 1), row.last, machine.shape(views, idle, row.shape.kind))
+    yield Row(max(row.first, after + 1), row.last, machine.shape(views, idle, "guarded"))
 
 
 def _cut(suspended: Mapping[str, int], runs: tuple[RelRun, ...]) -> Iterator[RelRun]:
@@ -55,6 +63,6 @@ def _cut(suspended: Mapping[str, int], runs: tuple[RelRun, ...]) -> Iterator[Rel
                 last=last,
                 views=tuple(view for view in run.views if view not in black),
                 idle=tuple(view for view in run.idle if view not in black),
-                guarded=run.guarded,
+                guarded=run.guarded or any(view in run.views for view in black),
             )
             first = last + 1

@@ -66,7 +66,7 @@ class Row:
 
     Attributes:
         blockers: rows right above it in its columns that are not gray.
-        below: rows that it blocks.
+        below: rows that it blocks; None once it is gray and blocks nothing any more.
     """
 
     __slots__ = ("below", "blockers", "first", "last", "shape")
@@ -76,7 +76,12 @@ class Row:
         self.last = last
         self.shape = shape
         self.blockers = 0
-        self.below: list[Row] = []
+        self.below: list[Row] | None = []
+
+
+GONE = Row(0, -1, Shape((), ()))
+"""A row that blocks nothing, for where there is none."""
+GONE.below = None
 
 
 class Span(NamedTuple):
@@ -101,55 +106,57 @@ class Stuck(NamedTuple):
 
 
 class Block:
-    """The busy cells that one REL message brought, found again by number and column.
+    """The cells that one REL message brought, rows in order: busy ones are found by number and column.
+
+    A search begins at its number and looks at one row after the other. As a column is painted downwards,
+    all searches of a column together look at each row a few times at most.
 
     Attributes:
         last: the message's last number, a cut.
         first: its first number; 0 when rows were put together anew.
     """
 
+    __slots__ = ("_firsts", "_lasts", "_shapes", "first", "last")
+
     def __init__(self, last: int, first: int = 0) -> None:
         self.first = first
         self.last = last
-        self.shapes: dict[Shape, tuple[list[int], list[int]]] = {}
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        self._shapes: list[Shape] = []
 
-    def add(self, spans: Iterable[Span]) -> None:
-        """Rows, below all others."""
-        shapes = self.shapes
-        for first, last, shape in spans:
-            runs = shapes.get(shape)
-            if runs is None:
-                shapes[shape] = ([first], [last])
-            else:
-                runs[0].append(first)
-                runs[1].append(last)
+    def add(self, rows: Iterable[Row]) -> None:
+        """Rows as they come, below all others."""
+        self._firsts += [row.first for row in rows]
+        self._lasts += [row.last for row in rows]
+        self._shapes += [row.shape for row in rows]
+
+    def busy_columns(self) -> set[int]:
+        """The columns with a busy cell."""
+        return {x for shape in set(self._shapes) for x in shape.busy}
 
     def first_busy(self, x: int, number: int) -> int | None:
         """The first busy cell of the column at or below `number`."""
-        found = None
-        for shape, (firsts, lasts) in self.shapes.items():
-            if x in shape.busy and (at := bisect_left(lasts, number)) < len(lasts):
-                cell = max(firsts[at], number)
-                found = cell if found is None or cell < found else found
-        return found
+        for at in range(bisect_left(self._lasts, number), len(self._lasts)):
+            if x in self._shapes[at].busy:
+                return max(self._firsts[at], number)
+        return None
 
     def last_busy(self, x: int, first: int, last: int) -> int | None:
         """The last busy cell of the column in [first..last]."""
-        found = None
-        for shape, (firsts, lasts) in self.shapes.items():
-            if x in shape.busy and (at := bisect_right(firsts, last) - 1) >= 0:
-                cell = min(lasts[at], last)
-                if cell >= first and (found is None or cell > found):
-                    found = cell
-        return found
+        at = bisect_right(self._firsts, last) if first <= last else 0
+        while at and self._lasts[at - 1] >= first:
+            at -= 1
+            if x in self._shapes[at].busy:
+                return min(self._lasts[at], last)
+        return None
 
     def busy_cells(self, x: int, number: int) -> int:
         """How many busy cells of the column lie at or below `number`."""
         return sum(
             max(0, last - max(first, number) + 1)
-            for shape, runs in self.shapes.items()
+            for first, last, shape in zip(self._firsts, self._lasts, self._shapes, strict=True)
             if x in shape.busy
-            for first, last in zip(*runs, strict=True)
         )
 
 

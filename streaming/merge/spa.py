@@ -8,7 +8,6 @@ both call it.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 
 from streaming.merge.rows import Row, Span, WarehouseTransaction
@@ -22,31 +21,25 @@ def process_rows(vut: VUT, rows: Iterable[Row]) -> list[WarehouseTransaction]:
         the ready rows in an order in which they may be applied, each number by itself.
     """
     ready: list[Span] = []
-    version = vut.version
-    queue = deque(rows)
     gray = 0
-    while queue:
-        row = queue.popleft()
-        if row.blockers:  # Line 2: an earlier row is red or white in a column
-            continue
-        shape = row.shape
-        red = shape.red if shape.version == version else vut.red(shape)
-        if red < row.last:  # Line 1: a cell is white below `red`
+    # Line 2 fails for the others: an earlier row is red or white in a column.
+    free = [row for row in rows if not row.blockers and row.below is not None]
+    for row in free:  # grows
+        shape, last = row.shape, row.last
+        if shape.red < last and (red := vut.red(shape)) < last:  # Line 1: white cells below `red`
             for x in shape.views:
                 vut.top[x] = row
             if red >= row.first:
                 ready.append(Span(row.first, red, shape))
                 row.first = red + 1
             continue
-        if row.first > row.last:
-            continue
-        ready.append(Span(row.first, row.last, shape))  # Lines 3 and 4
-        row.first = row.last + 1
+        ready.append(Span(row.first, last, shape))  # Lines 3 and 4
+        row.first = last + 1
         gray += 1
-        for below in row.below:  # Line 5
-            below.blockers -= 1
-            if not below.blockers:
-                queue.append(below)
-        row.below.clear()
+        below, row.below = row.below or (), None
+        for other in below:  # Line 5
+            other.blockers -= 1
+            if not other.blockers:
+                free.append(other)
     vut.leave(gray)  # Line 6
     return [WarehouseTransaction(tuple(ready), False)] if ready else []

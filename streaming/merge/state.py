@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.errors import FrescoError
 from streaming.merge.covered import Covered, OpenRel
-from streaming.merge.rows import UNPAINTED, HeldList, Shape, Span, WarehouseTransaction
+from streaming.merge.rows import UNPAINTED, HeldList, Row, Shape, Span, WarehouseTransaction
 from streaming.messages import ActionList, Rows, Suspend, ViewChange, decode, encode
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def load(machine: MergeMachine, saved: dict[str, Any]) -> list[WarehouseTransact
         ]
     )
     _load_submission(machine, saved)
-    return machine.place([(first, last, shapes[shape]) for first, last, shape in saved["rows"]])
+    return machine.place([Row(first, last, shapes[shape]) for first, last, shape in saved["rows"]])
 
 
 def _load_submission(machine: MergeMachine, saved: dict[str, Any]) -> None:
@@ -180,9 +180,8 @@ def _fits(machine: MergeMachine, saved: dict[str, Any]) -> bool:
 
 def _names(machine: MergeMachine, shape: Shape) -> list[Any]:
     """[kind, views, idle views] of a row."""
-    views = [machine.views[x] for x in shape.views if x < len(machine.views)]
-    idle = [view for view in views if machine.column[view] not in shape.busy]
-    return [shape.kind, views, idle]
+    idle = [view for view in shape.names if machine.column[view] not in shape.busy]
+    return [shape.kind, list(shape.names), idle]
 
 
 def _load_ahead(texts: list[str]) -> Ahead:

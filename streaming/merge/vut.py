@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from streaming.merge.rows import UNLIMITED, UNPAINTED, Block, HeldList, Row, Shape, Stuck
+from streaming.merge.rows import GONE, UNLIMITED, UNPAINTED, Block, HeldList, Row, Shape, Stuck
 
 
 class VUT:
@@ -48,50 +48,51 @@ class VUT:
         self.joins: set[int] = set()
         """Columns whose view has not joined yet; only with `whole_columns`."""
         self._whole_columns = whole_columns
-        self._bottom: list[Row | None] = [None] * width
+        self._bottom: list[Row] = [GONE] * width
+        """Per column its last row."""
         self._rows: list[Row] = []
         self._gray = 0
 
-    def add(self, first: int, last: int, shape: Shape) -> Row:
-        """Allocates the row below all others (`first` is larger than every number in the table)."""
-        row = Row(first, last, shape)
-        self._rows.append(row)
+    def add(self, rows: Sequence[Row]) -> None:
+        """Allocates rows below all others, ascending."""
+        self._rows += rows
         if self._whole_columns:
-            for x in shape.views:
-                self.columns[x].append(row)
-            if shape.joins:
-                self.joins.update(shape.views)
-            return row
+            for row in rows:
+                for x in row.shape.views:
+                    self.columns[x].append(row)
+                if row.shape.joins:
+                    self.joins.update(row.shape.views)
+            return
         bottom = self._bottom
-        if shape.joins:
-            for end in dict.fromkeys(bottom):
-                if end is not None:
-                    self._block(end, row)
-        above = None
-        for x in shape.views:
-            other = bottom[x]
-            bottom[x] = row
-            if other is not None and other is not above and other.first <= other.last:
-                if not other.below or other.below[-1] is not row:
-                    other.below.append(row)
-                    row.blockers += 1
-                above = other
-        return row
+        for row in rows:
+            shape, blockers = row.shape, 0
+            if shape.joins:
+                row.blockers = self._block_by_all(row)
+            for x in shape.views:
+                below = bottom[x].below
+                bottom[x] = row
+                if below is not None and (not below or below[-1] is not row):
+                    below.append(row)
+                    blockers += 1
+            row.blockers += blockers
 
-    def _block(self, other: Row, row: Row) -> None:
-        """A joining row waits for a column's last row, unless that joins itself."""
-        if other.first <= other.last and not other.shape.joins:
-            other.below.append(row)
-            row.blockers += 1
+    def _block_by_all(self, row: Row) -> int:
+        """A joining row waits for each column's last row, unless that joins itself."""
+        waits = [
+            above.below
+            for above in dict.fromkeys(self._bottom)
+            if above.below is not None and not above.shape.joins
+        ]
+        for below in waits:
+            below.append(row)
+        return len(waits)
 
     def add_block(self, block: Block) -> None:
         """The cells of a REL message whose rows have been added."""
-        columns = {x for shape in block.shapes for x in shape.busy}
-        for x in columns:
+        for x in block.busy_columns():
             painted = self.painted[x]
             if painted < block.first or block.first_busy(x, painted + 1) is not None:
                 self.due[x].append(block)
-        self.version += 1
 
     def paint(self, x: int, last: int) -> int | None:
         """Paints the column red down to `last`.
@@ -111,10 +112,10 @@ class VUT:
         return state
 
     def red(self, shape: Shape) -> int:
-        """Down to which number the shape's busy columns are all red."""
+        """Down to which number the shape's busy columns are all red; it never goes back."""
         if shape.version != self.version:
             shape.version = self.version
-            shape.red = min((self.painted[x] for x in shape.busy), default=UNLIMITED)
+            shape.red = min(map(self.painted.__getitem__, shape.busy), default=UNLIMITED)
         return shape.red
 
     def first_white(self, x: int) -> int | None:
@@ -142,7 +143,7 @@ class VUT:
         self.joins.clear()
         self.stuck = [None] * len(self.stuck)
         self.top = [None] * len(self.top)
-        self._bottom = [None] * len(self.top)
+        self._bottom = [GONE] * len(self.top)
         self._rows = []
         self._gray = 0
 

@@ -24,7 +24,7 @@ long not asked is asked for its state alone (query 0), so that the entries to be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from streaming.algebra.operators import Operators
@@ -69,7 +69,6 @@ class FifoAdapter(Generic[V]):
         operators: what packs rows for snapshots.
         exact: only hold, never ask again.
         states: how source states are written into snapshots.
-        every: N of a complete-N manager, inside whose blocks no message is cut.
     """
 
     def __init__(
@@ -81,7 +80,6 @@ class FifoAdapter(Generic[V]):
         exact: bool = False,
         states: StateCodec | None = None,
         probe_after: int = PROBE_AFTER,
-        every: int = 1,
     ) -> None:
         self.view = view
         self.exact = exact
@@ -93,7 +91,6 @@ class FifoAdapter(Generic[V]):
         self._operators = operators
         self._codec = states or SeenCodec()
         self._probe_after = probe_after
-        self._every = every
 
     def handle(
         self, message: Updates | SourceQuery[V] | SourceAnswer[V]
@@ -138,7 +135,6 @@ class FifoAdapter(Generic[V]):
             if one.answer is not None
             and not self._missed(one.answer, one.since)
             and (after := belongs_after(updates, one.answer.source, one.answer.state)) is not None
-            and after % self._every == 0
         ]
 
     def _delivered(self, updates: Updates) -> list[Updates | SourceQuery[V] | SourceAnswer[V]]:
@@ -161,10 +157,11 @@ class FifoAdapter(Generic[V]):
     def _send(self, query: SourceQuery[V]) -> SourceQuery[V]:
         self.step += 1
         self.out[self.step] = Out(query, self.delivered[query.source].seen)
-        return replace(query, step=self.step)
+        return SourceQuery(query.view, query.id, self.step, query.source, query.parts)
 
     def _answer(self, answer: SourceAnswer[V]) -> list[Updates | SourceQuery[V] | SourceAnswer[V]]:
-        waiting = replace(self.out[answer.step], answer=answer)
+        asked = self.out[answer.step]
+        waiting = Out(asked.query, asked.since, answer)
         if waiting.query.id != PROBE:
             return [*self._judged(answer.step, waiting)]
         del self.out[answer.step]
@@ -187,7 +184,8 @@ class FifoAdapter(Generic[V]):
     def _passed(self, step: int, waiting: Out[V], answer: SourceAnswer[V]) -> SourceAnswer[V]:
         del self.out[step]
         self._forget(answer, waiting.since)
-        return replace(answer, step=waiting.query.step)
+        step = waiting.query.step
+        return SourceAnswer(answer.view, answer.id, step, answer.source, answer.rows, answer.state)
 
     def _forget(self, answer: SourceAnswer[V], since: int) -> None:
         """Keep only what a statement that is out, or a later one, may still miss."""

@@ -21,7 +21,6 @@ state may be taken, in particular the one that is wanted.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from streaming.algebra.operators import Operators
@@ -29,9 +28,11 @@ from streaming.algebra.psj import LEFT, Places, Psj, finished, partial_schema
 from streaming.algebra.query import (
     Answer,
     Known,
+    Part,
     Query,
     SourceAnswer,
     SourceQuery,
+    SourceState,
 )
 from streaming.errors import ProtocolError
 from streaming.queries.evaluation import (
@@ -42,7 +43,7 @@ from streaming.queries.evaluation import (
     evaluation_note,
 )
 from streaming.queries.states import SeenCodec, StateCodec
-from streaming.queries.working import Route, Working
+from streaming.queries.working import Working, route_of
 
 V = TypeVar("V")
 
@@ -69,7 +70,7 @@ class QueryProcessor(Generic[V]):
     ) -> None:
         self.psj = psj
         self.operators = operators
-        self.route = Route(psj, statistics, once=exact)
+        self.route = route_of(psj, tuple(sorted((statistics or {}).items())), once=exact)
         self._exact = exact
         self._codec = states or SeenCodec()
         self.under_way: dict[int, Evaluation[V]] = {}
@@ -91,15 +92,10 @@ class QueryProcessor(Generic[V]):
         for index, portions in sent.shares:
             values = tuple(next(rows) for _ in portions)
             working[index] = self.route.answered(working[index], portions, values)
-        return self._evaluate(
-            replace(
-                evaluation,
-                working=working,
-                sent={step: one for step, one in evaluation.sent.items() if step != message.step},
-                states={**evaluation.states, message.source: message.state},
-            ),
-            [index for index, _ in sent.shares],
-        )
+        open_ = {step: one for step, one in evaluation.sent.items() if step != message.step}
+        states = {**evaluation.states, message.source: message.state}
+        turned = [index for index, _ in sent.shares]
+        return self._evaluate(evaluation, working, open_, states, turned)
 
     # Procedure source_evaluate --------------------------------------------------------------------
 
@@ -113,7 +109,7 @@ class QueryProcessor(Generic[V]):
         }
         total = ops.empty(partial_schema(self.psj, places))
         begun = Evaluation(query.view, query.id, query.finish, places, working, total, 0, {}, {})
-        out = self._evaluate(begun, list(working))
+        out = self._evaluate(begun, working, {}, {}, list(working))
         self.last_query = query.id
         return out
 
@@ -121,56 +117,67 @@ class QueryProcessor(Generic[V]):
         return tuple(sorted(known, key=lambda piece: piece.places))
 
     def _evaluate(
-        self, evaluation: Evaluation[V], turned: list[int]
+        self,
+        evaluation: Evaluation[V],
+        working: dict[int, Working[V]],
+        sent: dict[int, Sent],
+        states: Mapping[str, SourceState],
+        turned: list[int],
     ) -> list[SourceQuery[V] | Answer[V]]:
-        """Lines 4 to 9 for the terms whose turn it is: send Q^i, or return the answer."""
-        working, total = dict(evaluation.working), evaluation.total
+        """Lines 4 to 9 for the terms whose turn it is: send Q^i, or return the answer.
+
+        Args:
+            evaluation: as it was; `working`, `sent` and `states` are as they have become.
+        """
+        view, id_, step, total = evaluation.view, evaluation.id, evaluation.step, evaluation.total
         for index in turned:
             left = self.route.settled(self.operators, working[index])
             working[index] = left
             if not left.asked:
                 del working[index]
                 total = self._plus(total, left)
-        now = replace(evaluation, working=working, total=total)
         if not working:
-            answer = Answer(now.view, now.id, self._outputs(now), now.states)
-            self.under_way.pop(now.id, None)
-            return [answer]
-        shares = self._next_sources(now, [index for index in turned if index in working])
+            self.under_way.pop(id_, None)
+            return [Answer(view, id_, self._outputs(total, evaluation.finish), states)]
+        shares = self._next_sources(working, [index for index in turned if index in working])
         out: list[SourceQuery[V] | Answer[V]] = []
-        sent = dict(now.sent)
-        step = now.step
         for source in sorted(shares):
             step += 1
             sent[step] = Sent(source, tuple(shares[source]))
-            out.append(self._statement(now, step, sent[step]))
-        self.under_way[now.id] = replace(now, sent=sent, step=step)
+            parts = self._parts(working, shares[source])
+            out.append(SourceQuery(view, id_, step, source, parts))
+        self.under_way[id_] = Evaluation(
+            view, id_, evaluation.finish, evaluation.places, working, total, step, sent, states
+        )
         return out
 
-    def _next_sources(self, now: Evaluation[V], turned: list[int]) -> dict[str, list[Share]]:
+    def _next_sources(
+        self, working: Mapping[int, Working[V]], turned: list[int]
+    ) -> dict[str, list[Share]]:
         """Where the terms go whose turn it is; with `exact`, all of them to one source."""
         shares: dict[str, list[Share]] = {}
         if not self._exact:
             for index in turned:
-                found = self.route.next_source(now.working[index])
+                found = self.route.next_source(working[index])
                 assert found is not None
                 shares.setdefault(found[0], []).append((index, found[1]))
             return shares
-        first = self.route.next_source(now.working[min(now.working)])
+        first = self.route.next_source(working[min(working)])
         assert first is not None
         source = first[0]
-        for index, left in sorted(now.working.items()):
+        for index, left in sorted(working.items()):
             if portions := self.route.portions(left, source):
                 shares.setdefault(source, []).append((index, portions))
         return shares
 
-    def _statement(self, now: Evaluation[V], step: int, sent: Sent) -> SourceQuery[V]:
-        parts = tuple(
-            self.route.part(portion, now.working[index])
-            for index, portions in sent.shares
-            for portion in portions
+    def _parts(self, working: Mapping[int, Working[V]], shares: list[Share]) -> tuple[Part[V], ...]:
+        return tuple(
+            [
+                self.route.part(portion, working[index])
+                for index, portions in shares
+                for portion in portions
+            ]
         )
-        return SourceQuery(now.view, now.id, step, sent.source, parts)
 
     def _plus(self, total: V, left: Working[V]) -> V:
         (piece,) = left.pieces
@@ -178,10 +185,8 @@ class QueryProcessor(Generic[V]):
             return self.operators.plus(total, piece.rows)
         return self.operators.minus(total, piece.rows)
 
-    def _outputs(self, now: Evaluation[V]) -> V:
-        if not now.finish:
-            return now.total
-        return self.operators.evaluate(finished(self.psj), {LEFT: now.total})
+    def _outputs(self, total: V, finish: bool) -> V:
+        return self.operators.evaluate(finished(self.psj), {LEFT: total}) if finish else total
 
     # Protocol -------------------------------------------------------------------------------------
 

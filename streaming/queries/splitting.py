@@ -8,6 +8,8 @@ since no answer's state ever falls on the end of a message.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from streaming.algebra.query import SourceState
 from streaming.messages import Control, RelRun, SourceLog, Updates
 
@@ -45,6 +47,7 @@ def split(updates: Updates, number: int) -> tuple[Updates, Updates]:
             "logs": {s: _log(log, updates.first, number) for s, log in updates.logs.items()},
             "delivered": {},
             "parts": tuple(part for part in updates.parts if part.number <= number),
+            "cut": False,
             "rel": (),
         }
     )
@@ -61,26 +64,34 @@ def split(updates: Updates, number: int) -> tuple[Updates, Updates]:
 
 
 def paced(
-    updates: Updates, source: str, state: SourceState
-) -> tuple[Updates | None, Updates | None]:
-    """A message in two: what a state has seen, and what must wait for a later state.
+    updates: Updates, states: Mapping[str, SourceState]
+) -> tuple[tuple[Updates, ...], Updates | None]:
+    """A message in pieces that end where states of its sources end, and what waits for later ones.
 
-    Handed to a FIFO adapter in this order, with all that is asked after the first part answered at the
-    state, no answer is held and none asked again: it has seen exactly what was delivered. A message
-    that does not reach as far as the state waits as a whole, one that the state has seen does not wait.
-    Where the state is no prefix of the message's transactions the answers are held as ever.
+    Handed to a FIFO adapter piece by piece, with all that is asked of a source after the piece that
+    its state ends answered at this state, no answer is held and none asked again: it has seen exactly
+    what was delivered. With several sources the states end at several numbers; an answer at a state
+    that ends further on is held until its piece, within the same message.
+
+    Args:
+        states: of the sources whose log the message brings as far as their state.
     """
-    if updates.delivered.get(source, -1) < state.upto:
-        return None, updates
-    after = belongs_after(updates, source, state)
-    if after is None:
-        return updates, None
-    if after < updates.first:
-        return None, updates
-    first, second = split(updates, after)
-    waiting = min(second.logs[source].positions)
-    reached = min(state.upto, waiting - 1)
-    return first.model_copy(update={"delivered": {source: reached}}), second
+    found = (belongs_after(updates, source, state) for source, state in states.items())
+    ends = sorted({after for after in found if after is not None})
+    if not ends:
+        return (updates,), None
+    pieces, rest = list[Updates](), updates
+    for end in ends:
+        if end >= rest.first:
+            piece, rest = split(rest, end)
+            pieces.append(piece.model_copy(update={"delivered": _reached(rest)}))
+    return tuple(pieces), rest
+
+
+def _reached(rest: Updates) -> dict[str, int]:
+    """Up to where each source's log has been delivered when the rest of a message has not."""
+    waiting = {s: min(log.positions) - 1 for s, log in rest.logs.items() if log.positions}
+    return {**rest.delivered, **{s: p for s, p in waiting.items() if s in rest.delivered}}
 
 
 def _runs(runs: tuple[RelRun, ...], first: int, last: int) -> tuple[RelRun, ...]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from streaming.algebra.joingraph import adjacent, join_graph
@@ -66,15 +67,16 @@ class Route:
             its places have become neighbours of something known.
     """
 
-    def __init__(self, psj: Psj, statistics: Mapping[str, int] | None, once: bool) -> None:
+    def __init__(self, psj: Psj, statistics: Mapping[str, int], once: bool) -> None:
         self.psj = psj
         self.graph = join_graph(psj)
         self._once = once
-        rows = statistics or {}
+        rows = statistics
         self._rank = {p: (rows.get(name, 1 << 62), p) for p, name in enumerate(psj.relations)}
         self._sources = tuple(source_of(name) for name in psj.relations)
         self._trees: dict[Portion, Tree] = {}
-        self._choices: dict[tuple[tuple[Places, ...], Places], tuple[str, tuple[Portion, ...]]] = {}
+        self._choices: dict[tuple[tuple[Places, ...], Places], str] = {}
+        self._portions: dict[tuple[tuple[Places, ...], Places, str], tuple[Portion, ...]] = {}
 
     def next_source(self, working: Working[V]) -> tuple[str, tuple[Portion, ...]] | None:
         """The source to contact next and what it evaluates; None (nil) when nothing is left to ask.
@@ -83,29 +85,32 @@ class Route:
         """
         if not working.asked:
             return None
-        pieces = tuple(piece.places for piece in working.pieces)
-        choice = self._choices.get((pieces, working.asked))
-        if choice is None:
+        pieces = tuple([piece.places for piece in working.pieces])
+        source = self._choices.get((pieces, working.asked))
+        if source is None:
             known = [p for places in pieces for p in places]
             near = [p for p in working.asked if adjacent(self.graph, (p,), known)]
             source = self._sources[min(near or working.asked, key=self._rank.__getitem__)]
-            choice = source, self.portions(working, source)
-            self._choices[pieces, working.asked] = choice
-        return choice
+            self._choices[pieces, working.asked] = source
+        return source, self.portions(working, source)
 
     def portions(self, working: Working[V], source: str) -> tuple[Portion, ...]:
         """What a source evaluates of a working query when it is contacted now."""
-        here = [p for p in working.asked if self._sources[p] == source]
-        if not self._once and len(here) < len(working.asked):
-            here = self._reached(working, here)
-        return self._connected([piece.places for piece in working.pieces], here)
+        pieces = tuple([piece.places for piece in working.pieces])
+        found = self._portions.get((pieces, working.asked, source))
+        if found is None:
+            here = [p for p in working.asked if self._sources[p] == source]
+            if not self._once and len(here) < len(working.asked):
+                here = self._reached(pieces, here)
+            found = self._portions[pieces, working.asked, source] = self._connected(pieces, here)
+        return found
 
-    def _reached(self, working: Working[V], here: list[int]) -> list[int]:
+    def _reached(self, pieces: Iterable[Places], here: list[int]) -> list[int]:
         """The places of one source that its own joins connect with something known.
 
         When there is none, what the smallest relation is connected with.
         """
-        reached = {p for piece in working.pieces for p in piece.places}
+        reached = {p for places in pieces for p in places}
         if not adjacent(self.graph, here, reached):
             reached = {min(here, key=self._rank.__getitem__)}
         while more := {p for p in here if p not in reached and self.graph[p] & reached}:
@@ -185,12 +190,12 @@ class Route:
         is left to ask.
         """
         pieces = sorted(working.pieces, key=lambda piece: piece.places)
-        places = tuple(sorted((*working.asked, *(p for k in pieces for p in k.places))))
         while True:
-            if any(not operators.size(piece.rows) for piece in pieces):
-                empty = operators.empty(partial_schema(self.psj, places))
-                return Working(working.sign, (Known(places, empty),), ())
-            pair = self._pair(pieces, anyhow=not working.asked)
+            if any([not operators.size(piece.rows) for piece in pieces]):
+                places = sorted((*working.asked, *(p for k in pieces for p in k.places)))
+                empty = operators.empty(partial_schema(self.psj, tuple(places)))
+                return Working(working.sign, (Known(tuple(places), empty),), ())
+            pair = self._pair(pieces, anyhow=not working.asked) if len(pieces) > 1 else None
             if pair is None:
                 return Working(working.sign, tuple(pieces), working.asked)
             one, other = pair
@@ -209,6 +214,12 @@ class Route:
                 if adjacent(self.graph, one.places, other.places):
                     return one, other
         return (pieces[0], pieces[1]) if anyhow and len(pieces) > 1 else None
+
+
+@lru_cache(maxsize=256)
+def route_of(psj: Psj, statistics: tuple[tuple[str, int], ...], once: bool) -> Route:
+    """The route of a view; what has been worked out once serves all who ask for the same."""
+    return Route(psj, dict(statistics), once)
 
 
 def _over(step: Tree, left: Tree, right: Tree | None) -> Tree:

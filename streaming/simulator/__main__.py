@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from streaming.errors import FrescoError
-from streaming.simulator.case import Case, Faults, Merge, Order, Scenario, Visibility
+from streaming.simulator.case import Case, Faults, Merge, Order, Routing, Scenario, Visibility
 from streaming.simulator.judging import counter_example, run
 from streaming.simulator.views import RelationSet, ViewSet
 from streaming.viewmanagers.levels import level_of
@@ -58,6 +58,11 @@ def main(
     merge: Annotated[Merge, typer.Option(help="The group's.")] = "none",
     greedy: Annotated[bool, typer.Option(help="All ready rows in one transaction.")] = False,
     order: Annotated[Order, typer.Option(help="Of rows.")] = "overtake",
+    rel: Annotated[Routing, typer.Option(help="Who tells the merge of REL.")] = "direct",
+    view_changes: Annotated[
+        float, typer.Option(help="Probability that a view joins or leaves, at each cut.")
+    ] = 0.0,
+    copy: Annotated[list[str] | None, typer.Option(help="Keep a copy of it: y.r2")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Transactions in one message.")] = 1,
     vary: Annotated[bool, typer.Option(help="Messages of 1 to `batch` transactions.")] = False,
     visibility: Annotated[Visibility, typer.Option(help="What answers see.")] = "prefix",
@@ -82,6 +87,9 @@ def main(
         merge=merge,
         greedy=greedy,
         order=order,
+        rel=rel,
+        view_changes=view_changes,
+        copied=tuple(copy or ()),
         batch=batch,
         vary=vary,
         visibility=visibility,

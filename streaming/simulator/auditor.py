@@ -16,6 +16,10 @@ where V(ss) is every view over one and the same source state) become:
 * complete-N: strong, and every Nth state of R is (painting-mvc 6.3: "consistently after every N
   updates"); transactions are counted that touch a relation of the views. Complete-1 is complete.
 
+Where views join and leave, a visible state lacks the views that are not in the group: it shows V(ss) when
+the views that it has do. Neighbours then differ also by who is there, so several may be mapped to one
+state of R, and what must be visible of a state of R is what the group has at the time.
+
 R is searched among the chains of the lattice by dynamic programming over (ideal, how many visible
 states are mapped). The order in which the integrator numbered the transactions is tried first, since
 an algorithm that works follows it.
@@ -28,7 +32,7 @@ from dataclasses import dataclass
 
 from streaming.algebra.tree import Tree
 from streaming.simulator.case import Scenario
-from streaming.simulator.lattice import Grain, Lattice, Place, Values
+from streaming.simulator.lattice import Grain, Lattice, Place, Shown, Values
 from streaming.simulator.workload import World
 from streaming.viewmanagers.levels import Level
 
@@ -47,7 +51,7 @@ class Witness:
 
     level: Level
     place: int | None
-    shown: Values | None
+    shown: Shown | None
     expected: tuple[Values, ...]
 
 
@@ -82,7 +86,7 @@ class Auditor:
 
     # Levels ---------------------------------------------------------------------------------------
 
-    def level(self, visible: Sequence[Values]) -> Level:
+    def level(self, visible: Sequence[Shown]) -> Level:
         """The highest level that the states have."""
         states = collapsed(visible)
         for level in sorted(Level, reverse=True):
@@ -90,14 +94,14 @@ class Auditor:
                 return level
         return Level.NONE
 
-    def holds(self, visible: Sequence[Values], level: Level) -> bool:
+    def holds(self, visible: Sequence[Shown], level: Level) -> bool:
         """Whether the states have the level."""
         return self._holds(collapsed(visible), level)
 
-    def _holds(self, states: list[Values], level: Level) -> bool:
+    def _holds(self, states: list[Shown], level: Level) -> bool:
         if level is Level.NONE:
             return True
-        if not states or states[-1] != self.lattice.values(self.lattice.full):
+        if not states or not fits(states[-1], self.lattice.values(self.lattice.full)):
             return False
         if level is Level.CONVERGENT or self._follows_numbers(states, level):
             return True
@@ -106,17 +110,18 @@ class Auditor:
         every = {Level.STRONG: None, Level.COMPLETE_N: self.every, Level.COMPLETE: 1}[level]
         return self._mapped(states, every).found
 
-    def _follows_numbers(self, states: list[Values], level: Level) -> bool:
+    def _follows_numbers(self, states: list[Shown], level: Level) -> bool:
         """Whether the integrator's own order serves; a No says nothing."""
         if self._chain is None:
             return False
-        truth = collapsed([self.lattice.values(ideal) for ideal in self._chain])
+        truth: Sequence[Shown] = [self.lattice.values(ideal) for ideal in self._chain]
+        truth = collapsed(truth)
         if level >= Level.COMPLETE_N:
             return truth == states
         at = iter(truth)
         return all(any(each == state for each in at) for state in states)
 
-    def _impossible(self, states: list[Values]) -> list[int]:
+    def _impossible(self, states: list[Shown]) -> list[int]:
         """Places of the states that no vector of local states gives."""
         if self._local is None:
             grain: Grain = "event" if self.scenario == "single" else "local"
@@ -124,25 +129,25 @@ class Auditor:
         left = list(range(len(states)))
         for ideal in self._local.ideals():
             value = self._local.values(ideal)
-            left = [place for place in left if states[place] != value]
+            left = [place for place in left if not fits(states[place], value)]
             if not left:
                 break
         return left
 
-    def _mapped(self, states: list[Values], every: int | None) -> _Search:
+    def _mapped(self, states: list[Shown], every: int | None) -> _Search:
         search = _Search(self.lattice, states, every)
         search.run()
         return search
 
     # Witnesses ------------------------------------------------------------------------------------
 
-    def witness(self, visible: Sequence[Values], level: Level) -> Witness | None:
+    def witness(self, visible: Sequence[Shown], level: Level) -> Witness | None:
         """Why the states have not the level; None when they have."""
         states = collapsed(visible)
         if self._holds(states, level):
             return None
         final = self.lattice.values(self.lattice.full)
-        if not states or states[-1] != final:
+        if not states or not fits(states[-1], final):
             shown = states[-1] if states else None
             return Witness(level, len(states) - 1, shown, (final,))
         if level is Level.WEAK:
@@ -165,8 +170,9 @@ class _Search:
     A node is (ideal, i): the visible states up to i are mapped, the last of them at or below the ideal.
     """
 
-    def __init__(self, lattice: Lattice, states: list[Values], every: int | None) -> None:
+    def __init__(self, lattice: Lattice, states: list[Shown], every: int | None) -> None:
         self.lattice, self.states, self.every = lattice, states, every
+        self.changing = any(None in state for state in states)
         self.furthest = -1
         self.frontier: list[int] = []
         """Ideals at which the search had mapped `furthest` states."""
@@ -190,15 +196,22 @@ class _Search:
     def _enter(self, layer: dict[int, set[int]], ideal: int, i: int) -> None:
         value, states = self.lattice.values(ideal), self.states
         required = self._required(ideal)
-        if i + 1 < len(states) and value == states[i + 1]:
-            self._reached(layer, ideal, i + 1)
-            if self.every in (None, 1) or required:
+        if i + 1 < len(states) and fits(states[i + 1], value):
+            self._mapped_here(layer, ideal, i + 1, value)
+            if not self.changing and (self.every in (None, 1) or required):
                 return  # a chain that leaves the state for later loses nothing by mapping it here
-        elif required and (i < 0 or value != states[i]):
+        if required and (i < 0 or not fits(states[i], value)):
             if i == len(states) - 1:
                 self.missing = value
             return
         self._reached(layer, ideal, i)
+
+    def _mapped_here(self, layer: dict[int, set[int]], ideal: int, i: int, value: Values) -> None:
+        """The state at i is mapped to the ideal, and maybe the next ones that show it too."""
+        self._reached(layer, ideal, i)
+        while self.changing and i + 1 < len(self.states) and fits(self.states[i + 1], value):
+            i += 1
+            self._reached(layer, ideal, i)
 
     def _reached(self, layer: dict[int, set[int]], ideal: int, i: int) -> None:
         layer.setdefault(ideal, set()).add(i)
@@ -217,19 +230,31 @@ class _Search:
     def expected(self) -> tuple[Values, ...]:
         """What could have followed the last state that was mapped."""
         current = self.states[self.furthest] if self.furthest >= 0 else None
-        nexts = []
+        nexts: list[Values] = []
         layer = self.frontier or [0]
         while layer:
             steps = [after for ideal in layer for after in self.lattice.following(ideal)]
             values = [(after, self.lattice.values(after)) for after in steps]
-            nexts += [value for _, value in values if value != current]
-            layer = list(dict.fromkeys(after for after, value in values if value == current))
+            same = [current is not None and fits(current, value) for _, value in values]
+            nexts += [value for (_, value), equal in zip(values, same, strict=True) if not equal]
+            layer = list(
+                dict.fromkeys(a for (a, _), equal in zip(values, same, strict=True) if equal)
+            )
         return distinct(nexts)
 
 
-def collapsed(states: Sequence[Values]) -> list[Values]:
+def fits(shown: Shown, true: Values) -> bool:
+    """Whether the views that a visible state has are as they truly are."""
+    if shown == true:
+        return True
+    return None in shown and all(
+        one is None or one == other for one, other in zip(shown, true, strict=True)
+    )
+
+
+def collapsed(states: Sequence[Shown]) -> list[Shown]:
     """The states with equal neighbours as one."""
-    result: list[Values] = []
+    result: list[Shown] = []
     for state in states:
         if not result or state != result[-1]:
             result.append(state)

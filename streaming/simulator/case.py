@@ -18,6 +18,8 @@ Scenario = Literal["single", "local", "global"]
 Visibility = Literal["prefix", "set"]
 Merge = Literal["none", "spa", "pa", "auto"]
 Order = Literal["overtake", "prefix"]
+Routing = Literal["direct", "with-actions"]
+"""Who tells the merge of REL (painting-mvc 3.2): the integrator, or the action lists."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,10 @@ class Case:
         merge: the per-view histories alone, or SPA, PA, or what the modes ask for.
         greedy: ready rows go into one warehouse transaction, else each into its own.
         order: whether rows may overtake each other at the merge, as the paper allows.
+        rel: who tells the merge of REL.
+        copied: relations that managers keep copies of, and do not ask for (strobe-family 9).
+        view_changes: the probability, at each cut and for each view, that it joins the group there or
+            leaves it (painting-mvc 1.2); the group begins with some of the views. Needs a merge.
         options: of the managers, by name ("period": 2).
     """
 
@@ -77,6 +83,9 @@ class Case:
     merge: Merge = "none"
     greedy: bool = False
     order: Order = "overtake"
+    rel: Routing = "direct"
+    copied: tuple[str, ...] = ()
+    view_changes: float = 0.0
     faults: Faults = Faults()
     options: tuple[tuple[str, int], ...] = ()
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Literal
 
-from streaming.algebra.adddel import Kind, delta_table
+from streaming.algebra.adddel import Kind, at_source, delta_table
 from streaming.algebra.bag import Bag, Row
 from streaming.algebra.numbered import Numbered, NumberedBags
 from streaming.algebra.query import Part
-from streaming.algebra.tree import Relation, Scan
+from streaming.algebra.tree import Relation, Scan, Tree
 from streaming.simulator.workload import Change, Transaction, touched
 from streaming.viewmanagers.sessions import (
     Deleted,
@@ -55,6 +56,11 @@ class DeltaSource:
         self.tables: dict[str, Numbered] = {}
         self._relations = {n: r for n, r in relations.items() if n in initial}
         self._captured = tuple(captured)
+        self._delta_tables = {
+            (name, kind): delta_table(Scan(name, relation.schema), kind).relation
+            for name, relation in self._relations.items()
+            for kind in KINDS
+        }
         self._operators = operators
         self._rng = rng or random.Random(0)
         self._late = LATE if visibility == "set" else 0.0
@@ -63,7 +69,7 @@ class DeltaSource:
             self.tables[relation] = {(0, row): count for row, count in rows.items()}
         for relation in self._captured:
             for kind in KINDS:
-                self.tables[self._delta_table(relation, kind)] = {}
+                self.tables[self._delta_tables[relation, kind]] = {}
 
     def commit(self, transaction: Transaction) -> None:
         """Commits a transaction; what conflicts with it has become visible before."""
@@ -92,24 +98,21 @@ class DeltaSource:
 
     def evaluate(self, part: Part[Numbered]) -> Numbered:
         """An expression over the tables and the delta tables as they are."""
-        return dict(self._operators.evaluate(part.tree, {**self.tables, **part.inputs}))
+        return dict(self._operators.evaluate(resolved(part.tree), {**self.tables, **part.inputs}))
 
     def delete(self, relations: Iterable[str], ids: Numbered) -> None:
         """Deletes the rows of these transactions from the delta tables."""
         gone = {row[0] for _, row in ids}
         for relation in relations:
             for kind in KINDS:
-                table = self._delta_table(relation, kind)
+                table = self._delta_tables[relation, kind]
                 rows = self.tables[table].items()
                 self.tables[table] = {k: n for k, n in rows if k[1][-1] not in gone}
 
     def unhandled(self) -> bool:
         """Whether the delta tables have rows, or will have."""
-        tables = (self.tables[self._delta_table(r, k)] for r in self._captured for k in KINDS)
+        tables = (self.tables[self._delta_tables[r, k]] for r in self._captured for k in KINDS)
         return bool(self._hidden) or any(tables)
-
-    def _delta_table(self, relation: str, kind: Kind) -> str:
-        return delta_table(Scan(relation, self._relations[relation].schema), kind).relation
 
     def _show(self, transactions: list[Transaction]) -> None:
         """Makes some hidden transactions visible, and before each what it conflicts with."""
@@ -136,7 +139,7 @@ class DeltaSource:
                 _add(rows, row, by)
                 if change.relation in self._captured:
                     kind: Kind = "inserted" if by > 0 else "deleted"
-                    delta = self.tables[self._delta_table(change.relation, kind)]
+                    delta = self.tables[self._delta_tables[change.relation, kind]]
                     _add(delta, (*row, transaction.id), abs(by))
 
     def _conflict(self, one: Transaction, other: Transaction) -> bool:
@@ -158,3 +161,9 @@ def _add(rows: Numbered, row: Row, by: int) -> None:
         rows[0, row] = total
     else:
         del rows[0, row]
+
+
+@lru_cache(maxsize=4096)
+def resolved(tree: Tree) -> Tree:
+    """Every relation's named state by equations (1) to (3)."""
+    return at_source(tree)

@@ -6,7 +6,8 @@
     A v1.2 @y3-{y2} {[2,3,4]}   the answer, which saw y's transactions up to the 3rd but y2, is there
     AL v[1..1] {+[1,2,3] -[1,2,2]}   an action list; `AL v[1..3]~` is one that covers its numbers as one
     REL[1..2] 1:{v,w} 2:{w,(v)}      the merge hears REL; a view in brackets has no work
-    BWT1 [1..2] v={[1,2,3]} w={}     a warehouse transaction and what is visible after it
+    JOIN w@4 -> merge           w joins the group at the cut 4; LEAVE w@6 -> merge is its end
+    BWT1 [1..2] v={[1,2,3]} w=-      a warehouse transaction and what is visible after it; w is not there
     MV v={[1,2,3]}              what the view is when its lists are applied alone
 
 A verdict ends the history: `v is weak, not strong: MV={...} expected one of {...} | {...}`.
@@ -20,9 +21,9 @@ from typing import Any
 from streaming.algebra.numbered import Numbered, NumberedBags, flat
 from streaming.algebra.query import Seen, SourceAnswer, SourceQuery
 from streaming.merge.batching import BatchedTransaction
-from streaming.messages import ActionList, Rel, RelRun, Updates
+from streaming.messages import ActionList, Rel, RelRun, Updates, ViewChange
 from streaming.simulator.auditor import Witness
-from streaming.simulator.lattice import Values
+from streaming.simulator.lattice import Shown
 from streaming.simulator.network import MERGE
 from streaming.simulator.nodes import MergeNode
 from streaming.simulator.pipeline import Pipeline
@@ -30,13 +31,15 @@ from streaming.simulator.workload import Transaction, row_text
 from streaming.viewmanagers.levels import Level
 
 
-def bag_text(bag: Mapping[Any, int]) -> str:
-    """{[1,2], 2[3,4]}: rows with how often they stand, where that is not once."""
+def bag_text(bag: Mapping[Any, int] | None) -> str:
+    """{[1,2], 2[3,4]}: rows with how often they stand, where that is not once; - for no view."""
+    if bag is None:
+        return "-"
     rows = [f"{'' if n == 1 else n}{row_text(row)}" for row, n in sorted(bag.items())]
     return f"{{{', '.join(rows)}}}"
 
 
-def values_text(values: Values, names: tuple[str, ...]) -> str:
+def values_text(values: Shown, names: tuple[str, ...]) -> str:
     """MV={...} of one view, or v1={...} v2={...} of several."""
     if len(values) == 1:
         return bag_text(values[0])
@@ -61,6 +64,14 @@ def delta_text(sent: ActionList, operators: NumberedBags) -> str:
 def run_text(run: RelRun) -> str:
     names = ",".join(f"({view})" if view in run.idle else view for view in run.views)
     return f"{_numbers(run.first, run.last)}:{{{names}}}"
+
+
+def told_text(told: Rel | ViewChange) -> str:
+    """REL[1..2] 1:{v} 2:{v,(w)}, JOIN v@4 or LEAVE v@4."""
+    if isinstance(told, ViewChange):
+        return f"{'JOIN' if told.change == 'add' else 'LEAVE'} {told.view}@{told.number}"
+    runs = " ".join(run_text(run) for run in told.runs)
+    return f"REL[{told.first}..{told.last}] {runs}"
 
 
 def state_text(answer: SourceAnswer[Any]) -> str:
@@ -89,7 +100,7 @@ class Historian:
         line = self._line(sender, receiver, message)
         if line:
             self.lines.append(line)
-        if isinstance(message, ActionList) and not self.pipeline.merging:
+        if isinstance(message, ActionList) and receiver == MERGE and not self.pipeline.merging:
             states = self.pipeline.run_.by_view[message.view]
             self.lines.append(f"MV {message.view}={bag_text(states[-1][0])}")
         if receiver == MERGE and self._table:
@@ -114,10 +125,13 @@ class Historian:
                 assert self.pipeline is not None
                 one = "" if message.complete else "~"
                 name = f"AL {message.view}[{message.first}..{message.last}]{one}"
-                return f"{name} {delta_text(message, self.pipeline.operators)}"
+                riding = "".join(f" with {told_text(each)}" for each in message.rel)
+                to = "" if receiver == MERGE else f" -> {receiver}"
+                return f"{name} {delta_text(message, self.pipeline.operators)}{riding}{to}"
             case Rel():
-                runs = " ".join(run_text(run) for run in message.runs)
-                return f"REL[{message.first}..{message.last}] {runs}"
+                return told_text(message)
+            case ViewChange():
+                return f"{told_text(message)} -> {receiver}"
             case BatchedTransaction():
                 assert self.pipeline is not None
                 warehouse = self.pipeline.warehouse

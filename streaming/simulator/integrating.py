@@ -3,6 +3,10 @@
 One message for the merge (Rel) and one for each view manager (Updates) hold the same numbers; the last
 of them is a cut. Numbering per event, per local transaction, per global transaction as a whole, or per
 part with a tag (DESIGN 6) is what the integrator is told of the transactions, not another machine.
+
+With `rel: with-actions` Rel rides along with the Updates instead. What the roster changes at a cut is
+said between the message that ends there and the next one; a view that joins is given its relations,
+and its parents where these are there already, as they are after that number.
 """
 
 from __future__ import annotations
@@ -14,30 +18,36 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaming.algebra.numbered import Numbered, NumberedBags
+from streaming.algebra.numbered import NumberedBags
 from streaming.integrator.knots import Touched
 from streaming.integrator.machine import Completed, IntegratorMachine
 from streaming.integrator.waiting import Closed, Part
-from streaming.messages import Control, GlobalPart, Rel, RelRun, SourceLog, Updates
+from streaming.messages import GlobalPart, Rel, SourceLog, Updates, ViewChange
 from streaming.simulator.case import Case
+from streaming.simulator.items import GROUP, Item, all_whole, items_of, rows_of, whole
 from streaming.simulator.lattice import Place
-from streaming.simulator.network import MERGE, Out
+from streaming.simulator.network import LAUNCH, MERGE, Out
 from streaming.simulator.rel import Pattern, pattern, rel_runs
-from streaming.simulator.workload import Change, Transaction, World, touched
+from streaming.simulator.roster import Roster
+from streaming.simulator.workload import Transaction, World, touched
 from streaming.viewmanagers.modes import Numbering
 
-GROUP = "g"
+
+class Changed(NamedTuple):
+    """What changes of the group at a cut.
+
+    Attributes:
+        out: what is sent for it at once.
+        said: the changes.
+        leaving: the managers whose views leave.
+    """
+
+    out: Out
+    said: Sequence[ViewChange]
+    leaving: Sequence[str]
 
 
-class Item(NamedTuple):
-    """What one ordinal of the machine stands for: a transaction, or one of its row changes."""
-
-    transaction: Transaction
-    changes: tuple[Change, ...]
-    event: int
-    """Place of the first of `changes` in the transaction."""
-    whole: bool
-    """The last ordinal of its transaction."""
+NOTHING = Changed([], (), ())
 
 
 class Integrating:
@@ -46,7 +56,7 @@ class Integrating:
     Args:
         numbering: see `modes.Numbering`.
         rng: draws the sizes of messages where the case varies them.
-        nodes: who gets its messages: view managers, and the merge where there is one.
+        roster: the views of the group, whose managers get its messages.
     """
 
     def __init__(
@@ -56,9 +66,9 @@ class Integrating:
         numbering: Numbering,
         operators: NumberedBags,
         rng: random.Random,
-        nodes: tuple[str, ...],
+        roster: Roster,
     ) -> None:
-        self.world, self.case, self.numbering, self.nodes = world, case, numbering, nodes
+        self.world, self.case, self.numbering, self.roster = world, case, numbering, roster
         self.machine = IntegratorMachine(world.catalog.sources)
         self._operators = operators
         self._rng = rng
@@ -76,16 +86,8 @@ class Integrating:
         """Number 0: every source's snapshot is closed."""
         sources = self.world.catalog.sources
         self.machine.handle(Completed(0, closed=tuple([Closed(source) for source in sources])))
-        views = tuple(sorted(view.name for view in self.world.catalog.views))
-        runs = (RelRun(first=0, last=0, views=views),)
-        rows = {
-            name: self._operators.pack({(0, row): count for row, count in bag.items()})
-            for name, bag in self.world.initial.items()
-        }
-        updates = Updates(
-            group=GROUP, first=0, last=0, runs=runs, relations=rows, delivered=self._delivered
-        )
-        return self._addressed(Rel(group=GROUP, first=0, last=0, runs=runs), updates)
+        updates = self._whole(0)
+        return self._addressed(Rel(group=GROUP, first=0, last=0, runs=updates.runs), updates)
 
     def handle(self, transaction: Transaction | None) -> Out:
         """A source logged a transaction; sends the messages that are full. None: sends the rest."""
@@ -95,7 +97,7 @@ class Integrating:
         source = transaction.source
         log = self._logs[source]
         first = len(log) + 1
-        log.extend(_items(transaction, self.numbering))
+        log.extend(items_of(transaction, self.numbering))
         parts: tuple[Part, ...] = ()
         if self.numbering == "joined" and transaction.glob is not None:
             parts = (Part(source, first, transaction.glob, transaction.parts),)
@@ -156,20 +158,28 @@ class Integrating:
 
     # One message ----------------------------------------------------------------------------------
 
-    def _addressed(self, rel: Rel, updates: Updates) -> Out:
-        return [(node, rel if node == MERGE else updates) for node in self.nodes]
+    def _addressed(self, rel: Rel, updates: Updates, change: Changed = NOTHING) -> Out:
+        """The message to all managers of the group, and to those that must hear in it that they end."""
+        views = [view.name for view in self.roster.present.views]
+        told = [self.roster.node(view) for view in views]
+        if self.case.rel == "with-actions":
+            updates = updates.model_copy(update={"rel": (*change.said, rel)})
+            return [(node, updates) for node in (*told, *change.leaving)]
+        out: Out = [(node, updates) for node in told]
+        return out if self.case.merge == "none" else [*out, (MERGE, rel)]
 
     def _message(self, size: int) -> Out:
         first = self._emitted + 1
         numbers = self._numbers[self._emitted : self._emitted + size]
+        change = self._changed(self._emitted)
         self._emitted += size
-        catalog = self.world.catalog
+        catalog = self.roster.present
         patterns: list[Pattern] = [
             pattern(catalog, [change for item in items for change in item.changes])
             for items in numbers
         ]
         runs = rel_runs(catalog, first, tuple(patterns))
-        rows, controls = _rows(numbers, first)
+        rows, controls = rows_of(numbers, first)
         updates = Updates(
             group=GROUP,
             first=first,
@@ -182,7 +192,36 @@ class Integrating:
             parts=self._parts(numbers, first) if self.numbering == "apart" else (),
         )
         rel = Rel(group=GROUP, first=first, last=self._emitted, runs=runs)
-        return self._addressed(rel, updates)
+        return [*change.out, *self._addressed(rel, updates, change)]
+
+    # Views that join and leave --------------------------------------------------------------------
+
+    def _changed(self, number: int) -> Changed:
+        """What the roster changes at a cut; nothing where a transaction has a number only in part."""
+        if not self.case.view_changes or not all_whole(self._numbers[:number], self.numbering):
+            return NOTHING
+        views = self.roster.views
+        nodes = {view: self.roster.node(view) for view in views}
+        said = self.roster.drawn(number)
+        out: Out = []
+        for each in said:
+            if self.case.rel == "direct":
+                out.append((MERGE, each))
+            if each.change == "add":
+                launch = self.roster.launch(each, views)
+                old = [name for name in self.roster.parents(each.view) if name in views]
+                out += [(LAUNCH, launch), (launch.node, self._whole(number, old))]
+            elif self.case.rel == "direct":
+                out.append((nodes[each.view], each))
+        leaving = [nodes[each.view] for each in said if each.change == "drop"]
+        return Changed(out, said, leaving)
+
+    def _whole(self, number: int, parents: Sequence[str] = ()) -> Updates:
+        views = tuple(sorted(self.roster.since))
+        numbers = self._numbers[:number]
+        return whole(self.world, numbers, self._operators, views, parents, self._delivered)
+
+    # What a message says beside its rows ----------------------------------------------------------
 
     def _source_logs(self, numbers: Sequence[list[Item]], first: int) -> dict[str, SourceLog]:
         entries: dict[str, list[tuple[int, int, str]]] = {}
@@ -230,13 +269,14 @@ class Integrating:
             "emitted": self._emitted,
             "size": self._size,
             "delivered": self._delivered,
+            "roster": self.roster.snapshot(),
             "out": {source: sorted(each) for source, each in self._out.items()},
         }
 
     def reborn(self, text: str) -> Integrating:
         """A new node in the state that the JSON text holds."""
         node = Integrating(
-            self.world, self.case, self.numbering, self._operators, self._rng, self.nodes
+            self.world, self.case, self.numbering, self._operators, self._rng, self.roster
         )
         node.restore(json.loads(text))
         return node
@@ -246,44 +286,11 @@ class Integrating:
         self.machine.restore(saved["machine"])
         items: dict[tuple[str, int, int], Item] = {}
         for source, log in self.world.logs.items():
-            self._logs[source] = [i for t in log for i in _items(t, self.numbering)]
+            self._logs[source] = [i for t in log for i in items_of(t, self.numbering)]
             items |= {(source, i.transaction.ordinal, i.event): i for i in self._logs[source]}
             del self._logs[source][saved["logs"][source] :]
         self._numbers = [[items[s, o, e] for s, o, e in each] for each in saved["numbers"]]
         self._emitted, self._size = saved["emitted"], saved["size"]
         self._delivered = dict(saved["delivered"])
+        self.roster = self.roster.restored(saved["roster"])
         self._out = {source: set(each) for source, each in saved["out"].items()}
-
-
-def _items(transaction: Transaction, numbering: Numbering) -> list[Item]:
-    changes = transaction.changes
-    if numbering != "event" or len(changes) == 1:
-        return [Item(transaction, changes, 0, True)]
-    last = len(changes) - 1
-    return [Item(transaction, (change,), n, n == last) for n, change in enumerate(changes)]
-
-
-def _rows(
-    numbers: Sequence[list[Item]], first: int
-) -> tuple[dict[str, Numbered], tuple[Control, ...]]:
-    """The signed rows by relation and the truncates, in which earlier rows of a number vanish."""
-    rows: dict[str, Numbered] = {}
-    truncates: dict[tuple[int, str], None] = {}
-    for number, items in enumerate(numbers, first):
-        for item in items:
-            for change in item.changes:
-                of = rows.setdefault(change.relation, {})
-                if change.truncates:
-                    truncates[number, change.relation] = None
-                    for key in [key for key in of if key[0] == number]:
-                        del of[key]
-                    continue
-                for row, by in ((change.before, -1), (change.after, 1)):
-                    if row is not None:
-                        count = of.pop((number, row), 0) + by
-                        if count:
-                            of[number, row] = count
-    controls = tuple(
-        Control(number=number, relation=name, kind="truncate") for number, name in truncates
-    )
-    return {name: of for name, of in rows.items() if of}, controls

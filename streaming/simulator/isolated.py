@@ -196,7 +196,8 @@ class Sessions:
         elif receiver == WAREHOUSE:
             self._install(message)
         else:
-            self._say(self._asked(receiver, message))
+            if self.watch:
+                self._say(self._asked(receiver, message))
             self.under_way.append((MACHINE, self.sources[receiver].answer(message)))
 
     # The machine ----------------------------------------------------------------------------------
@@ -283,8 +284,19 @@ def audited(sessions: Sessions) -> Iterator[tuple[tuple[str, ...], Auditor, list
         trees = [sessions.trees[view]]
         alone: list[Values] = [(values[at],) for values in states]
         yield (view,), Auditor(sessions.world, sessions.case.scenario, trees), alone
-    trees = [sessions.trees[view] for view in views]
-    yield views, Auditor(sessions.world, sessions.case.scenario, trees), states
+    yield views, together(sessions), states
+
+
+def together(sessions: Sessions) -> Auditor:
+    """The auditor of all views as one."""
+    trees = [sessions.trees[view] for view in sessions.warehouse.views]
+    return Auditor(sessions.world, sessions.case.scenario, trees)
+
+
+def holds(case: Case, seed: int, level: Level) -> bool:
+    """Whether a history has the level, all views as one."""
+    sessions = Sessions(case, seed)
+    return together(sessions).holds(sessions.run(), level)
 
 
 def run(case: Case, seed: int) -> Outcome:

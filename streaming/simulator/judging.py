@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from streaming.errors import FrescoError
 from streaming.simulator.auditor import Auditor
 from streaming.simulator.case import Case, Outcome
 from streaming.simulator.history import Historian, witness_text
-from streaming.simulator.lattice import Values
+from streaming.simulator.lattice import Shown
 from streaming.simulator.pipeline import Pipeline, Run, simulate
+from streaming.simulator.views import over_relations
 from streaming.viewmanagers.levels import Level
 
 
 def auditor(case: Case, run: Run, view: str | None) -> Auditor:
     """The auditor of one view, or (None) of all together."""
-    views = run.world.catalog.views
-    trees = [one.tree for one in views if view in (None, one.name)]
+    views = over_relations(run.world.catalog)
+    trees = [tree for name, tree in views.items() if view in (None, name)]
     return Auditor(run.world, case.scenario, trees, run.order, case.option("every", 1))
 
 
-def verdicts(case: Case, run: Run) -> Iterator[tuple[tuple[str, ...], Auditor, list[Values]]]:
+def states_of(case: Case, run: Run) -> dict[str, Sequence[Shown]]:
+    """What was visible of each view: when its lists are applied alone, or where views join and leave."""
+    if not case.view_changes:
+        return dict(run.by_view)
+    names = [view.name for view in run.world.catalog.views]
+    return {name: [(state[x],) for state in run.group] for x, name in enumerate(names)}
+
+
+def verdicts(case: Case, run: Run) -> Iterator[tuple[tuple[str, ...], Auditor, Sequence[Shown]]]:
     """(views judged together, their auditor, their states): each view alone, or the whole group."""
     names = tuple(view.name for view in run.world.catalog.views)
     if case.merge != "none":
@@ -55,7 +64,8 @@ def run(case: Case, seed: int, table: bool = False) -> Outcome:
         error.history = tuple(historian.lines)  # type: ignore[attr-defined]
         raise
     levels = {
-        name: auditor(case, found, name).level(states) for name, states in found.by_view.items()
+        name: auditor(case, found, name).level(states)
+        for name, states in states_of(case, found).items()
     }
     group, witness = Level.COMPLETE, None
     for names, judge, states in verdicts(case, found):

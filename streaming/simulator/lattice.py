@@ -24,6 +24,8 @@ Grain = Literal["event", "local", "global"]
 """What is one element: a row change, a source's transaction, or a global transaction."""
 Values = tuple[Bag, ...]
 """The content of each view that is judged together."""
+Shown = tuple[Bag | None, ...]
+"""What is visible of each of them; None for a view that is not in the group."""
 Place = tuple[str, int, int]
 """A row change: source, ordinal of its transaction, place in it."""
 
@@ -61,8 +63,10 @@ class Lattice:
         self.size = 1 + max((event.element for event in self.events), default=-1)
         self.full = (1 << self.size) - 1
         self._masks = dict.fromkeys(self.world.initial, 0)
+        self._of: dict[str, list[Event]] = {name: [] for name in self._masks}
         for event in self.events:
             self._masks[event.change.relation] |= 1 << event.element
+            self._of[event.change.relation].append(event)
         self.relevant = 0
         for name in {name for names in self._used for name in names}:
             self.relevant |= self._masks[name]
@@ -118,8 +122,8 @@ class Lattice:
         bag = self._bags.get(key)
         if bag is None:
             bag = dict(self.world.initial[name])
-            for event in self.events:
-                if event.change.relation == name and ideal >> event.element & 1:
+            for event in self._of[name]:
+                if ideal >> event.element & 1:
                     apply(bag, event.change)
             self._bags[key] = bag
         return bag

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 WORLD = "world"
 """Sends the sources their transactions."""
 INTEGRATOR, MERGE, WAREHOUSE = "integrator", "merge", "warehouse"
+LAUNCH = "launch"
+"""Whoever starts the managers of views that join."""
 Out = list[tuple[str, Any]]
 """What a node sends: (receiver, message) each."""
 EAGERNESS = (0.05, 0.2, 0.4, 0.7)

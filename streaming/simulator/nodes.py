@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from streaming.algebra.numbered import Numbered, NumberedBags
 from streaming.algebra.query import Query, SourceAnswer, SourceQuery
+from streaming.errors import ProtocolError
 from streaming.merge.batching import BatchedTransaction
 from streaming.merge.by_blocks import BlockMerge
-from streaming.merge.machine import MergeMachine
-from streaming.messages import ActionList, Rel, Updates
+from streaming.merge.machine import Event, MergeMachine
+from streaming.merge.routing import RoutedMerge
+from streaming.messages import ActionList, Updates
+from streaming.queries.copies import CopiedCodec, Copies
 from streaming.queries.fifo import FifoAdapter
 from streaming.queries.processor import QueryProcessor
+from streaming.queries.states import SeenCodec
 from streaming.simulator.bagged import BagEvaluator, codec
+from streaming.simulator.lattice import Shown
 from streaming.simulator.network import MERGE, WAREHOUSE, Out
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.modes import ModeInfo, Options
@@ -72,23 +77,32 @@ def _no_files(name: str) -> Any:
 class AskingNode:
     """A manager that asks, its query processor, and the adapter between them and the sources.
 
-    The three are one process (DESIGN 4): what they say to each other needs no channel.
+    They are one process (DESIGN 4): what they say to each other needs no channel.
+
+    Args:
+        copied: relations that the process keeps a copy of (strobe-family 9).
     """
 
     def __init__(
-        self, info: ModeInfo, spec: ViewSpec, operators: NumberedBags, options: Options
+        self,
+        info: ModeInfo,
+        spec: ViewSpec,
+        operators: NumberedBags,
+        options: Options,
+        copied: tuple[str, ...] = (),
     ) -> None:
         self.info, self.spec, self._operators, self._options = info, spec, operators, options
+        self._copied = copied
         self.manager = info.make(spec, operators, options)
+        self.copies: Copies[Numbered] = Copies(self.manager.psj, operators, copied)
         self.processor: QueryProcessor[Numbered] = QueryProcessor(
-            self.manager.psj, operators, exact=info.exact
+            self.manager.psj, operators, exact=info.exact, states=CopiedCodec(SeenCodec())
         )
         self.adapter: FifoAdapter[Numbered] = FifoAdapter(
             spec.view,
             self.manager.psj,
             operators,
             exact=info.exact,
-            every=info.period(options.settings) or 1,
         )
         self.asked_again = 0
 
@@ -110,11 +124,15 @@ class AskingNode:
             match each:
                 case ActionList():
                     out.append((MERGE, each))
+                case SourceQuery() if (answer := self.copies.answer(each)) is not None:
+                    queue.append(answer)
                 case SourceQuery():
                     out += [(each.source, passed) for passed in self.adapter.handle(each)]
                 case Query() | SourceAnswer():
                     queue += self.processor.handle(each)
                 case _:
+                    if isinstance(each, Updates):
+                        self.copies.add(each)
                     queue += self.manager.handle(each)
 
     def snapshot(self) -> Any:
@@ -122,15 +140,17 @@ class AskingNode:
             "manager": self.manager.snapshot(),
             "processor": self.processor.snapshot(),
             "adapter": self.adapter.snapshot(),
+            "copies": self.copies.snapshot(),
             "asked_again": self.asked_again,
         }
 
     def reborn(self, saved: str) -> AskingNode:
-        node = AskingNode(self.info, self.spec, self._operators, self._options)
+        node = AskingNode(self.info, self.spec, self._operators, self._options, self._copied)
         state = json.loads(saved)
         node.manager.restore(state["manager"])
         node.processor.restore(state["processor"])
         node.adapter.restore(state["adapter"])
+        node.copies.restore(state["copies"])
         node.asked_again = state["asked_again"]
         return node
 
@@ -139,15 +159,20 @@ Merge = MergeMachine | BlockMerge
 
 
 class MergeNode:
-    """The merge of the group. A message paints; None is a trigger: what is ready is submitted."""
+    """The merge of the group. A message paints; None is a trigger: what is ready is submitted.
 
-    def __init__(self, make: Callable[[], Merge]) -> None:
-        self._make = make
+    Args:
+        routed: it hears REL from the managers.
+    """
+
+    def __init__(self, make: Callable[[], Merge], routed: bool = False) -> None:
+        self._make, self._routed = make, routed
         self.machine = make()
+        self._entry = RoutedMerge(self.machine) if routed else self.machine
 
-    def handle(self, message: Rel | ActionList | None) -> Out:
+    def handle(self, message: Event | None) -> Out:
         if message is not None:
-            self.machine.handle(message)
+            self._entry.handle(message)
             return []
         out: Out = []
         while (batch := self.machine.take_batch()) is not None:
@@ -155,11 +180,11 @@ class MergeNode:
         return out
 
     def snapshot(self) -> Any:
-        return self.machine.snapshot()
+        return self._entry.snapshot()
 
     def reborn(self, saved: str) -> MergeNode:
-        node = MergeNode(self._make)
-        node.machine.restore(json.loads(saved))
+        node = MergeNode(self._make, self._routed)
+        node._entry.restore(json.loads(saved))
         return node
 
 
@@ -168,20 +193,35 @@ class Warehouse:
 
     Visible is what has the initial state in it: a number whose REL is empty may be committed before
     number 0 is.
+
+    Args:
+        views: all that there can be.
+        began: those with which it begins; the others are None until they join.
     """
 
-    def __init__(self, views: tuple[str, ...], operators: NumberedBags) -> None:
+    def __init__(
+        self, views: tuple[str, ...], began: Collection[str], operators: NumberedBags
+    ) -> None:
         self.views, self._operators = views, operators
-        self.states: list[tuple[dict[Any, int], ...]] = []
+        self.states: list[Shown] = []
         self.frontiers: list[int] = []
-        self._now: Mapping[str, dict[Any, int]] = {view: {} for view in views}
+        self._now: Mapping[str, dict[Any, int] | None] = {
+            view: {} if view in began else None for view in views
+        }
 
     def apply(self, batch: BatchedTransaction) -> None:
         """One commit for all views."""
         now = dict(self._now)
+        for view, _ in batch.dropped:
+            now[view] = None
+        for view, _ in batch.added:
+            now[view] = {}
         for part in batch.parts:
             delta = self._operators.open(batch.delta(part.list_id))
-            now[part.view] = applied(now[part.view], delta, part.first, part.last)
+            before = now[part.view]
+            if before is None:
+                raise ProtocolError("warehouse", batch, f"{part.view} is not in the group")
+            now[part.view] = applied(before, delta, part.first, part.last)
         self._now = now
         if batch.frontier < 0:
             return

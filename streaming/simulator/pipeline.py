@@ -10,19 +10,21 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from streaming.algebra.numbered import NumberedBags
+from streaming.algebra.tree import relations
 from streaming.merge.algorithms import Manager, merge_of
 from streaming.merge.batching import GREEDY, NONE
 from streaming.merge.machine import MergeMachine
-from streaming.messages import ActionList
+from streaming.messages import ActionList, Suspend
 from streaming.simulator.case import Case
-from streaming.simulator.integrating import GROUP, Integrating
-from streaming.simulator.lattice import Place, Values
-from streaming.simulator.network import INTEGRATOR, MERGE, WAREHOUSE, WORLD, Network, Out
+from streaming.simulator.integrating import Integrating
+from streaming.simulator.items import GROUP
+from streaming.simulator.lattice import Place, Shown, Values
+from streaming.simulator.network import INTEGRATOR, LAUNCH, MERGE, WAREHOUSE, WORLD, Network, Out
 from streaming.simulator.nodes import (
     AskingNode,
     Merge,
@@ -32,7 +34,10 @@ from streaming.simulator.nodes import (
     Warehouse,
     seen_by_list,
 )
+from streaming.simulator.roster import Launch, Roster
 from streaming.simulator.source import Source
+from streaming.simulator.viewnode import Inner, ViewNode
+from streaming.simulator.views import Catalog
 from streaming.simulator.workload import World, world
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.modes import MODES, Numbering, Options
@@ -47,7 +52,8 @@ class Run:
 
     Attributes:
         order: the row changes as they were numbered.
-        by_view: per view, the states it passes through when its lists are applied alone.
+        by_view: per view, the states it passes through when its lists are applied alone; empty where
+            views join and leave.
         group: the states of all views that the warehouse showed; empty without a merge.
         stuck: why something still waited at the end, None when nothing did.
     """
@@ -55,7 +61,7 @@ class Run:
     world: World
     order: list[Place] = field(default_factory=list)
     by_view: dict[str, list[Values]] = field(default_factory=dict)
-    group: list[Values] = field(default_factory=list)
+    group: list[Shown] = field(default_factory=list)
     stuck: str | None = None
     counters: Counter[str] = field(default_factory=Counter)
 
@@ -69,15 +75,24 @@ def numbering_of(case: Case) -> Numbering:
     return next(one for one in order if one in asked)
 
 
-def merge_for(case: Case, views: Sequence[str]) -> Merge:
+def managers_of(case: Case, catalog: Catalog) -> dict[str, Manager]:
+    """What each view's manager sends; over a parent that skips states nobody can have them all."""
+    found: dict[str, Manager] = {}
+    for place, view in enumerate(catalog.views):
+        info = MODES[case.mode_of(place)]
+        above = {found[name].sends for name in relations(view.tree) if name in found}
+        manager = Manager(info.sends, info.period(dict(case.options)))
+        if above - {"complete"}:
+            manager = Manager("convergent" if "convergent" in above else "strong")
+        found[view.name] = manager
+    return found
+
+
+def merge_for(case: Case, managers: Mapping[str, Manager]) -> Merge:
     """The merge of the group: what its managers need (`merge.algorithms`), or the algorithm asked for."""
     batching = GREEDY if case.greedy else NONE
     if case.merge in ("spa", "pa"):
-        return MergeMachine(GROUP, tuple(views), case.merge, batching, case.order)
-    managers = {}
-    for place, view in enumerate(views):
-        info = MODES[case.mode_of(place)]
-        managers[view] = Manager(info.sends, info.period(dict(case.options)))
+        return MergeMachine(GROUP, tuple(managers), case.merge, batching, case.order)
     return merge_of(GROUP, managers, batching, case.order)
 
 
@@ -99,15 +114,22 @@ class Pipeline:
         self.merging = case.merge != "none"
         self.nodes: dict[str, Node] = {}
         self.sources = self._make_sources()
-        self._make_managers()
-        heard = (*self.views, MERGE) if self.merging else self.views
+        self._children: dict[str, dict[str, int]] = {}
+        """Manager -> the managers that need its lists, each from a number on."""
+        managers = managers_of(case, self.world.catalog)
+        chance = random.Random(f"{seed} views") if case.view_changes else rng
+        roster = Roster(GROUP, self.world.catalog, managers, case.view_changes, chance)
+        for view in roster.views:
+            self._launch(roster.launch(view, roster.views))
         if self.merging:
-            self.nodes[MERGE] = MergeNode(lambda: merge_for(case, self.views))
+            began = {view: managers[view] for view in roster.views}
+            routed = case.rel == "with-actions"
+            self.nodes[MERGE] = MergeNode(lambda: merge_for(case, began), routed)
         numbering = numbering_of(case)
         self.nodes[INTEGRATOR] = Integrating(
-            self.world, case, numbering, self.operators, rng, heard
+            self.world, case, numbering, self.operators, rng, roster
         )
-        self.warehouse = Warehouse(self.views, self.operators)
+        self.warehouse = Warehouse(self.views, roster.views, self.operators)
         self._now: dict[str, dict[Any, int]] = {view: {} for view in self.views}
         self.run_ = Run(self.world, by_view={view: [] for view in self.views})
 
@@ -125,17 +147,28 @@ class Pipeline:
             for name in catalog.sources
         }
 
-    def _make_managers(self) -> None:
-        catalog = self.world.catalog
-        keys = {name: relation.key for name, relation in catalog.relations.items()}
-        options = Options(keys, dict(self.case.options))
-        for place, view in enumerate(catalog.views):
-            spec = ViewSpec(view.name, GROUP, view.tree)
-            info = MODES[self.case.mode_of(place)]
-            if info.asks:
-                self.nodes[view.name] = AskingNode(info, spec, self.operators, options)
-            else:
-                self.nodes[view.name] = ReplicaNode(spec, self.operators, [])
+    def _launch(self, launch: Launch) -> None:
+        """Starts a manager and tells its view's parents of it."""
+        case, catalog = self.case, self.world.catalog
+        place = self.views.index(launch.view)
+        spec = ViewSpec(launch.view, GROUP, catalog.views[place].tree, launch.number)
+        info = MODES[case.mode_of(place)]
+        inner: Inner
+        if info.asks:
+            keys = {name: relation.key for name, relation in catalog.relations.items()}
+            options = Options(keys, dict(case.options))
+            inner = AskingNode(info, spec, self.operators, options, case.copied)
+        else:
+            inner = ReplicaNode(spec, self.operators, [])
+        for parent, first in launch.parents.items():
+            self._children.setdefault(parent, {})[launch.node] = first
+        routed = case.rel == "with-actions"
+        if not launch.parents and not routed and not case.view_changes:
+            self.nodes[launch.node] = inner
+            return
+        parents = tuple(name for name in relations(spec.tree) if name in self.views)
+        views = launch.views if routed else ()
+        self.nodes[launch.node] = ViewNode(launch, spec, self.operators, inner, parents, views)
 
     # The run --------------------------------------------------------------------------------------
 
@@ -164,12 +197,19 @@ class Pipeline:
         while network:
             sender, receiver, message = network.next()
             source = sources.get(receiver)
-            out = source.handle(message) if source is not None else self._step(receiver, message)
+            if source is not None:
+                out = source.handle(message, sender)
+            elif receiver in self.nodes:
+                out = self._step(receiver, message)
+            else:  # a manager that has ended
+                continue
             if watch is not None:
                 watch(sender, receiver, message)
             self._send(receiver, out)
             if receiver == MERGE and (not self.case.greedy or self._rng.random() < 0.3):
                 self._send(MERGE, self._step(MERGE, None))
+            elif isinstance(node := self.nodes.get(receiver), ViewNode) and node.ended:
+                del self.nodes[receiver]
         if self.merging:
             self._send(MERGE, self._step(MERGE, None))
 
@@ -193,18 +233,32 @@ class Pipeline:
 
     def _send(self, sender: str, out: Out) -> None:
         for receiver, message in out:
+            if receiver == LAUNCH:
+                self._launch(message)
+                continue
             if receiver == WAREHOUSE:
                 self.warehouse.apply(message)
                 if self._watch is not None:
                     self._watch(sender, WAREHOUSE, message)
                 continue
-            if receiver == MERGE and isinstance(message, ActionList):
-                self._show(message)
+            if receiver == MERGE and isinstance(message, ActionList | Suspend):
+                self._hand_down(sender, message)
+                if isinstance(message, ActionList) and not self.case.view_changes:
+                    self._show(message)
                 if not self.merging:
                     if self._watch is not None:
                         self._watch(sender, MERGE, message)
                     continue
             self.network.send(sender, receiver, message)
+
+    def _hand_down(self, sender: str, message: ActionList | Suspend) -> None:
+        """What a parent has sent goes to its children too, but for what was before their time."""
+        for child, first in self._children.get(sender, {}).items():
+            if isinstance(message, Suspend):
+                self.network.send(sender, child, message)
+            elif message.last >= first:
+                bare = message.model_copy(update={"rel": ()}) if message.rel else message
+                self.network.send(sender, child, bare)
 
     def _show(self, sent: ActionList) -> None:
         states = seen_by_list(self._now[sent.view], sent, self.operators)
@@ -215,15 +269,18 @@ class Pipeline:
         """What still waits when every message has been delivered."""
         counters = self.run_.counters
         counters["queries"] = sum(source.answered for source in self.sources.values())
-        for view in self.views:
-            node = self.nodes[view]
-            if isinstance(node, AskingNode):
-                counters["asked again"] += node.asked_again
-                if node.manager.uqs:
-                    return f"{view} waits for {len(node.manager.uqs)} answers"
+        for name, node in self.nodes.items():
+            inner = node.inner if isinstance(node, ViewNode) else node
+            if isinstance(inner, AskingNode):
+                counters["asked again"] += inner.asked_again
+                counters["answered from copies"] += inner.copies.answered
+                if inner.manager.uqs:
+                    return f"{name} waits for {len(inner.manager.uqs)} answers"
+            if isinstance(node, ViewNode) and node.mediator and node.mediator.umq:
+                return f"{name} waits for its parents' lists after {node.mediator.number}"
         merge = self.nodes.get(MERGE)
-        if isinstance(merge, MergeNode) and merge.machine.frontier < last:
-            return f"the merge has come to {merge.machine.frontier} of {last}"
+        if isinstance(merge, MergeNode) and merge.machine.settled < last:
+            return f"the merge has come to {merge.machine.settled} of {last}"
         return None
 
 

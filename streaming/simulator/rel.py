@@ -65,6 +65,7 @@ def sees(scan: ScanNeed, change: Change) -> bool:
     )
 
 
+@lru_cache(maxsize=65536)
 def rel_runs(catalog: Catalog, first: int, patterns: tuple[Pattern, ...]) -> tuple[RelRun, ...]:
     """REL of the numbers from `first` on, one pattern each."""
     return tuple(

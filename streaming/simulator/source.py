@@ -55,11 +55,11 @@ class Source:
         self._shown: set[str] = set()
         self._rng = rng
 
-    def handle(self, message: Transaction | SourceQuery[Numbered]) -> Out:
-        """Runs a transaction or answers a query."""
+    def handle(self, message: Transaction | SourceQuery[Numbered], sender: str) -> Out:
+        """Runs a transaction or answers a query to who sent it."""
         if isinstance(message, Transaction):
             return [(INTEGRATOR, self.commit(message))]
-        return [(message.view, self.answer(message))]
+        return [(sender, self.answer(message))]
 
     def commit(self, transaction: Transaction) -> Transaction:
         """Runs and logs the next transaction; returns it as the log shows it."""

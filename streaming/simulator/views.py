@@ -4,12 +4,15 @@ Relations form a chain r1(A,B), r2(B,C), r3(C,D), as in the strobe family's exam
 says what their keys are: "first" (A; B; C: each row of r1 meets one row), "fanout" (A; C; D: joins are
 many to many), "bag" (none, rows repeat). Sources: x.r1, y.r2, z.r3, or fewer. `orders` is a relation
 of its own, for the views open, moving and archived (PAPERS 1).
+
+Two sets have views over views, three deep, beside base views (ryco-pyco 3): "tower", a chain in which
+the top joins both views below it, and "diamond", in which two base views meet again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -42,7 +45,7 @@ COLUMNS = ("AB", "BC", "CD")
 
 @dataclass(frozen=True)
 class View:
-    """A view of a set; `keys` are those of its relations."""
+    """A view of a set; its tree scans relations, or views that come before it."""
 
     name: str
     tree: Tree
@@ -60,7 +63,20 @@ class Catalog:
         return id(self)
 
 
-ViewSet = Literal["chain", "narrow", "total", "self", "pair", "trio", "mixed", "copies", "orders"]
+ViewSet = Literal[
+    "chain",
+    "narrow",
+    "total",
+    "self",
+    "pair",
+    "trio",
+    "mixed",
+    "copies",
+    "each",
+    "tower",
+    "diamond",
+    "orders",
+]
 
 
 @lru_cache(maxsize=256)
@@ -93,8 +109,57 @@ def catalog(view_set: ViewSet, relation_set: RelationSet, sources: int) -> Catal
             View("v3", Select(r1, _equals(1, 1))),
         ),
         "copies": lambda: (View("v1", r1), View("v2", r2)),
+        "each": lambda: (View("v1", r1), View("v2", r2), View("v3", r3)),
+        "tower": lambda: _tower(r1, r2, r3),
+        "diamond": lambda: _diamond(r1, r2, r3),
     }
     return Catalog(relations, made[view_set](), tuple(dict.fromkeys(PLACES[sources])))
+
+
+@lru_cache(maxsize=1024)
+def of_views(known: Catalog, names: tuple[str, ...]) -> Catalog:
+    """The catalog with only these of its views; always the same object for the same names."""
+    return replace(known, views=tuple(view for view in known.views if view.name in names))
+
+
+@lru_cache(maxsize=256)
+def over_relations(known: Catalog) -> dict[str, Tree]:
+    """Each view's tree over relations alone: with the views that it scans put in their places."""
+    trees: dict[str, Tree] = {}
+    for view in known.views:
+        trees[view.name] = _replaced(view.tree, trees)
+    return trees
+
+
+def _replaced(tree: Tree, views: Mapping[str, Tree]) -> Tree:
+    match tree:
+        case Scan():
+            return views.get(tree.relation, tree)
+        case Join():
+            left, right = _replaced(tree.left, views), _replaced(tree.right, views)
+            return replace(tree, left=left, right=right)
+        case Select() | Project() | Aggregate():
+            return replace(tree, child=_replaced(tree.child, views))
+    raise TypeError(f"{type(tree).__name__} is in no view of the simulator")
+
+
+def _tower(r1: Scan, r2: Scan, r3: Scan) -> tuple[View, ...]:
+    """v1(A,B,C) = r1, r2; v2(A,B,D) = v1, r3; v3(A,D,C) = v2, v1 on v2.D = v1.A; w = r2, r3."""
+    v1 = View("v1", _two(r1, r2))
+    v2 = View("v2", _columns(_joined(_scan(v1), r3), (0, 1, 4)))
+    v3 = View("v3", _columns(_joined(_scan(v2), _scan(v1)), (0, 2, 5)))
+    return v1, v2, v3, View("w", _two(r2, r3))
+
+
+def _diamond(r1: Scan, r2: Scan, r3: Scan) -> tuple[View, ...]:
+    """v1(A,B,C) = r1, r2; v2(C,D) = r3; v3(A,B,D) = v1, v2; v4 counts v3 by A; w = r1."""
+    v1, v2 = View("v1", _two(r1, r2)), View("v2", r3)
+    v3 = View("v3", _columns(_joined(_scan(v1), _scan(v2)), (0, 1, 4)))
+    return v1, v2, v3, View("v4", _total(_scan(v3))), View("w", Select(r1, _equals(1, 1)))
+
+
+def _scan(view: View) -> Scan:
+    return Scan(view.name, view.tree.schema)
 
 
 def _orders() -> Catalog:

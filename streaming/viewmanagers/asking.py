@@ -68,6 +68,8 @@ class Asking(Generic[V]):
         """The last number that asked for work, and the last that a list has covered."""
         self.cuts: list[int] = []
         """Ends of messages since which work is open; a list that goes on beyond one crosses it."""
+        self.compensations = 0
+        """How often an answer, or a query, was made up for updates of another moment; a measure."""
 
     # Messages -------------------------------------------------------------------------------------
 
@@ -88,7 +90,8 @@ class Asking(Generic[V]):
         asked = [run.last for run in message.runs if works(run, self.spec.view)]
         out = self.receive(message)
         self.asked = asked[-1] if asked else self.asked
-        self.cuts = [*self.cuts, message.last] if self.asked > self.sent else []
+        ended = [message.last] if message.cut else []
+        self.cuts = [*self.cuts, *ended] if self.asked > self.sent else []
         self.progress = Progress(message.last)
         return out
 

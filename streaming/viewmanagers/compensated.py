@@ -11,6 +11,11 @@ answers are computed later, so they may reflect held updates, all of which have 
   its first held update is a deletion, or it has none and was seen. So what must go are the rows made
   with a u whose first held update is an insertion, and `key_delete*` finds exactly these.
 
+For several numbers i at a time nothing changes either: the rows of V<I> are each under their number, the
+updates after i are those of the greater numbers that are worked on with it and the held ones, and one
+query asks for all (`later`). Of the former it may ask for deletions that are not a row's first too: what
+they bring in wrongly is made with a row whose first update is an insertion, so line 16 takes it away.
+
 For transactions nothing changes: V<I> is one term for each place with insertions, and the order
 "received later" of line 12 is that of (number, place), so that of two deletions in one transaction one
 is later than the other and their combination is asked for once.
@@ -38,13 +43,15 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from streaming.algebra.operators import Operators
-from streaming.algebra.psj import Places
+from streaming.algebra.psj import LEFT, RIGHT, Places, joined
 from streaming.algebra.query import Answer, Known, Query, Term
-from streaming.algebra.viewkeys import Keys
+from streaming.algebra.tree import Tree
+from streaming.algebra.viewkeys import Keys, all_columns
 from streaming.messages import ActionList, Rows, Updates
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.holding import Held, HoldingQueue, numbers_in
 from streaming.viewmanagers.keyed import Keyed
+from streaming.viewmanagers.later import Within, not_yet, with_later
 from streaming.viewmanagers.mirror import Mirror
 
 V = TypeVar("V")
@@ -64,9 +71,16 @@ class Name(NamedTuple):
 
 @dataclass
 class Family(Generic[V]):
-    """Q_{i,-}: Delta, unprojected and without duplicates, and by j the last k given."""
+    """Q_{i,-}: Delta, unprojected and without duplicates, and by j the last k given.
+
+    Attributes:
+        first: the first of the numbers that are worked on together, i being the last.
+        together: place -> their changes; nothing where it is one number, whose rows need none.
+    """
 
     delta: V
+    first: int
+    together: Mapping[int, V] = field(default_factory=dict)
     last_k: dict[int, int] = field(default_factory=dict)
 
 
@@ -99,13 +113,15 @@ class Compensated(Keyed[V], Generic[V]):
     def hold(self, updates: Updates) -> None:
         """Line 3: as updates arrive, they are placed in the holding queue."""
         change = self.change(updates, updates.first, updates.last)
-        self.queue.put(Held(tuple(self.relevant(updates)), change, updates.parts))
+        self.queue.put(Held(tuple(self.relevant(updates)), change, updates.parts, updates.cut))
 
     # Q_{i,j,k} ------------------------------------------------------------------------------------
 
-    def begin(self, i: int, terms: list[Term[V]]) -> list[Query[V]]:
-        """Line 8: Q_{i,i,0}."""
-        self.families[i] = Family(self.operators.empty(self.wide))
+    def begin(
+        self, i: int, terms: list[Term[V]], first: int = -1, together: Mapping[int, V] | None = None
+    ) -> list[Query[V]]:
+        """Line 8: Q_{i,i,0}, for the numbers [first..i] when they are several."""
+        self.families[i] = Family(self.operators.empty(self.wide), first, together or {})
         return self._send(Name(i, i, 0), terms)
 
     def compensate(self, answer: Answer[V]) -> list[Query[V]]:
@@ -114,15 +130,24 @@ class Compensated(Keyed[V], Generic[V]):
         family = self.families[name.i]
         family.delta = self.both(family.delta, answer.rows)
         out: list[Query[V]] = []
+        for j, place, terms in self._compensating(name, query):
+            self.compensations += 1
+            family.last_k[j] = family.last_k.get(j, 0) + 1
+            out += self._send(Name(name.i, j, family.last_k[j], place), terms)
+        return out
+
+    def _compensating(
+        self, name: Name, query: Query[V]
+    ) -> Iterator[tuple[int, int, list[Term[V]]]]:
+        """Line 13: the terms of each compensating query, with its j and its place."""
+        yield from self._among_together(name, query)
         for j, place, rows in self._later_deletions(name, query):
             terms = [
                 Term(1, (*t.known, Known((place,), rows)), tuple(p for p in t.asked if p != place))
                 for t in query.terms
                 if place in t.asked
             ]
-            family.last_k[j] = family.last_k.get(j, 0) + 1
-            out += self._send(Name(name.i, j, family.last_k[j], place), terms)
-        return out
+            yield j, place, terms
 
     def answered_all(self, i: int) -> bool:
         """Whether no query of Q_{i,-} is open."""
@@ -130,10 +155,22 @@ class Compensated(Keyed[V], Generic[V]):
 
     def settled(self, i: int) -> V:
         """Line 16: Delta without what later insertions brought in; Q_{i,-} is done."""
-        delta = self.families.pop(i).delta
-        for place in self.psj.places if self.operators.size(delta) else ():
+        family = self.families.pop(i)
+        ops, delta = self.operators, family.delta
+        for place in self.psj.places if ops.size(delta) else ():
+            if place in family.together:
+                changes, after = family.together[place], self.queue.firsts(place)
+                within = Within(
+                    self.wide,
+                    self.psj.leaves[place].schema,
+                    all_columns(self.psj, place)[1],
+                    self.keys.places[place].leaf,
+                )
+                early = not_yet(ops, delta, within, changes, family.first, i, after)
+                delta = ops.minus(delta, ops.plus(ops.empty(self.wide), *early))
+                continue
             inserted = self.queue.inserted(place)
-            if self.operators.size(inserted):
+            if ops.size(inserted):
                 delta = self.key_delete_star(delta, place, inserted)
         return delta
 
@@ -150,8 +187,42 @@ class Compensated(Keyed[V], Generic[V]):
         self.names[query.id] = name
         return [query]
 
+    def _among_together(
+        self, name: Name, query: Query[V]
+    ) -> Iterator[tuple[int, int, list[Term[V]]]]:
+        """For the deletions among the numbers worked on together, each after the rows it meets.
+
+        All of them have been received before Q_{i,i,0} is answered, so in the order of places each
+        combination is asked for once. What a term knows is one piece, and stays one.
+        """
+        ops, family = self.operators, self.families[name.i]
+        if name.j != name.i:
+            return
+        for place, changes in sorted(family.together.items()):
+            gone = ops.deleted(changes)
+            if place <= name.place or not ops.size(gone):
+                continue
+            gone = ops.minus(ops.minus(gone, gone), gone)
+            terms = []
+            for term in query.terms:
+                if place not in term.asked:
+                    continue
+                (known,) = term.known
+                tree = joined(self.psj, known.places, (place,), base=False)
+
+                def join(rows: V, deleted: V, tree: Tree = tree) -> V:
+                    return ops.evaluate(tree, {LEFT: rows, RIGHT: deleted})
+
+                met = list(with_later(ops, known.rows, gone, family.first, name.i, join))
+                if met:
+                    more = Known(tuple(sorted((*known.places, place))), self.as_set(ops.plus(*met)))
+                    asked = tuple(p for p in term.asked if p != place)
+                    terms.append(Term(1, (more,), asked))
+            if terms:
+                yield name.i, place, terms
+
     def _later_deletions(self, name: Name, query: Query[V]) -> Iterator[tuple[int, int, V]]:
-        """(number, place, rows) of the deletions received between U_j and the answer."""
+        """(number, place, rows) of the deletions held, received between U_j and the answer."""
         ops, last = self.operators, self.queue.last
         found: list[tuple[int, int, V]] = []
         for place in sorted({place for term in query.terms for place in term.asked}):
@@ -159,7 +230,7 @@ class Compensated(Keyed[V], Generic[V]):
             rows = ops.between(self.queue.deleted(place), first, last)
             for number in numbers_in(ops, rows, first, last):
                 part = rows if self.grouped else ops.between(rows, number, number)
-                found.append((number, place, self.as_set(part)))
+                found.append((number, place, self.as_set(ops.renumbered(part, 0))))
                 if self.grouped:
                     break
         yield from sorted(found, key=lambda one: one[:2])
@@ -206,7 +277,13 @@ class Compensated(Keyed[V], Generic[V]):
             "queue": self.queue.snapshot(),
             "names": [[id_, list(name)] for id_, name in self.names.items()],
             "families": [
-                [i, pack(f.delta).model_dump(), [list(each) for each in f.last_k.items()]]
+                {
+                    "i": i,
+                    "delta": pack(f.delta).model_dump(),
+                    "first": f.first,
+                    "together": [[p, pack(v).model_dump()] for p, v in f.together.items()],
+                    "last_k": [list(each) for each in f.last_k.items()],
+                }
                 for i, f in self.families.items()
             ],
             "void": sorted(self.void),
@@ -217,7 +294,15 @@ class Compensated(Keyed[V], Generic[V]):
         self.queue.restore(saved["queue"])
         self.names = {id_: Name(*name) for id_, name in saved["names"]}
         self.families = {
-            i: Family(self.operators.open(Rows.model_validate(rows)), dict(last_k))
-            for i, rows, last_k in saved["families"]
+            note["i"]: Family(
+                self._opened(note["delta"]),
+                note["first"],
+                {place: self._opened(rows) for place, rows in note["together"]},
+                dict(note["last_k"]),
+            )
+            for note in saved["families"]
         }
         self.void = set(saved["void"])
+
+    def _opened(self, reference: Any) -> V:
+        return self.operators.open(Rows.model_validate(reference))

@@ -135,6 +135,7 @@ class CompensatingManager(Asking[V]):
             return [self._asked(self.work, chain, place)]
         if isinstance(surplus, Lost):
             return self._dropped(self.work.since, surplus.first)
+        self.compensations += bool(self.operators.size(surplus))
         chain = answered(self.operators, self.psj, chain, place, answer.rows, surplus)
         queries = self._go_on(self.work, chain)
         return queries if self.work.chains else [*self._sent(self.work), *self._next(None)]

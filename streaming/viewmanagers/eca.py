@@ -110,6 +110,7 @@ class EcaManager(Asking[V]):
             return self._send(self._take_up([*self.queue, update])) + self._settle()
         uqs = [term for query in self.uqs.values() for term in query.terms]
         compensation = before(self.operators, uqs, update.deltas)
+        self.compensations += bool(compensation)
         if self.gate:
             self.queue.append(update)
             return self._send(compensation) + self._settle()
@@ -150,7 +151,9 @@ class EcaManager(Asking[V]):
         if rest:
             places = sorted({place for update in rest for place in update.deltas})
             later = {p: ops.plus(*(u.deltas[p] for u in rest if p in u.deltas)) for p in places}
-            terms = (*terms, *before(ops, terms, later))
+            compensation = before(ops, terms, later)
+            self.compensations += bool(compensation)
+            terms = (*terms, *compensation)
         return terms
 
     def _send(self, terms: tuple[Term[V], ...]) -> list[Query[V] | ActionList]:

@@ -43,19 +43,25 @@ class Forwarding:
         """A message on its way to the manager; returns what goes to the merge at once."""
         out: list[Sent] = []
         for change in (one for one in updates.rel if isinstance(one, ViewChange)):
-            if change.change == "drop":
-                if change.view == self.view:
-                    out += self._bare()
-                self.views = [view for view in self.views if view != change.view]
-            elif change.view not in self.views:
-                self.views.append(change.view)
-            elif change.view == self.view:
-                self.suspended = False
+            out += self.changed(change)
         working = not self.suspended and any(works(run, self.view) for run in updates.runs)
         if updates.rel and working:
             self.waiting.append((updates.first, updates.rel))
         elif self.carrier:
             out += updates.rel
+        return out
+
+    def changed(self, change: ViewChange) -> list[Sent]:
+        """A view comes or goes, as the merge hears by itself; returns what goes to it at once."""
+        out: list[Sent] = []
+        if change.change == "drop":
+            if change.view == self.view:
+                out = self._bare()
+            self.views = [view for view in self.views if view != change.view]
+        elif change.view not in self.views:
+            self.views.append(change.view)
+        elif change.view == self.view:
+            self.suspended = False
         return out
 
     def sent(self, message: ActionList | Suspend) -> list[Sent]:

@@ -71,8 +71,9 @@ class GStrobe(Strobe[V], Generic[V]):
         from_view: bool = False,
         grouped: bool = True,
         gate: bool = True,
+        window: int = 1,
     ) -> None:
-        super().__init__(spec, operators, keys, mirror, from_view, grouped, gate)
+        super().__init__(spec, operators, keys, mirror, from_view, grouped, gate, window)
         self.globals: dict[str, Global] = {}
         self.noted = self.progress.number
         """The last number whose part is counted as processed."""

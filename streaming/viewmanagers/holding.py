@@ -16,16 +16,21 @@ has seen what comes after, for the managers do not wait for one that may have se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Generic, TypeVar
 
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import Places, Psj
 from streaming.messages import GlobalPart, Rows
 from streaming.viewmanagers.asking import Change
+from streaming.viewmanagers.later import firsts
 
 V = TypeVar("V")
+
+Span = tuple[int, int]
+"""A first and a last number."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +41,27 @@ class Held(Generic[V]):
         numbers: those that ask the view for work, ascending.
         change: of all numbers that are left.
         parts: numbers that are parts of global transactions.
+        cut: whether it ends at a cut; a piece of a message need not.
     """
 
     numbers: tuple[int, ...]
     change: Change[V]
     parts: tuple[GlobalPart, ...] = ()
+    cut: bool = True
+
+
+@dataclass(frozen=True)
+class Batch(Generic[V]):
+    """Numbers that are worked on together; a truncate is alone.
+
+    Attributes:
+        units: the first and the last number of each share of them that gets a state of its own.
+        spans: the same of each share between two cuts; no unit crosses one.
+    """
+
+    change: Change[V]
+    units: tuple[Span, ...]
+    spans: tuple[Span, ...]
 
 
 def within(operators: Operators[V], change: Change[V], first: int, last: int) -> Change[V]:
@@ -85,6 +106,8 @@ class HoldingQueue(Generic[V]):
         self._psj = psj
         self._operators = operators
         self.held: list[Held[V]] = []
+        self._firsts: dict[int, V] = {}
+        """What `firsts` has found since the queue last changed."""
 
     def __bool__(self) -> bool:
         """Whether a number that asks for work is held."""
@@ -96,21 +119,25 @@ class HoldingQueue(Generic[V]):
         return self.held[-1].change.last if self.held else 0
 
     def put(self, held: Held[V]) -> None:
+        self._firsts.clear()
         self.held.append(held)
 
     def next(self) -> Held[V] | None:
         """The first message with a number that asks for work; it stays. Those before it are dropped."""
         while self.held and not self.held[0].numbers:
+            self._firsts.clear()
             self.held.pop(0)
         return self.held[0] if self.held else None
 
     def take_message(self) -> Held[V]:
         """The first message, whole; there must be one."""
+        self._firsts.clear()
         return self.held.pop(0)
 
     def take(self, last: int) -> Change[V]:
         """Everything up to a number that is held."""
         ops, taken = self._operators, []
+        self._firsts.clear()
         while self.held and self.held[0].change.first <= last:
             one = self.held[0]
             taken.append(within(ops, one.change, one.change.first, min(last, one.change.last)))
@@ -122,6 +149,47 @@ class HoldingQueue(Generic[V]):
             self.held.pop(0)
         return together(ops, taken)
 
+    def batch(self, most: int, period: int = 1) -> Batch[V] | None:
+        """What can be worked on now; it leaves the queue. None while nothing can.
+
+        Args:
+            most: numbers that are taken at most, or one block.
+            period: numbers in a block, whose ends are its multiples; a unit is a block, or what a cut
+                leaves of it. A block of which a piece has not come yet is not taken.
+        """
+        head = self.next()
+        if head is None:
+            return None
+        first = head.numbers[0]
+        end = (first - 1) // period * period + max(most // period, 1) * period
+        found, ended = self._until(end)
+        if not ended and not self.held[-1].cut:
+            found = [(n, s) for n, s in found if (n - 1) // period * period + period <= self.last]
+        if not found:
+            return None
+        if head.change.first < first:
+            self.take(first - 1)
+        units = _spans(found, lambda one: (one[1], (one[0] - 1) // period))
+        return Batch(self.take(found[-1][0]), units, _spans(found, lambda one: one[1]))
+
+    def _until(self, end: int) -> tuple[list[tuple[int, int]], bool]:
+        """Numbers up to `end` and no further than a truncate, each with the cuts before it.
+
+        Returns also whether there was more.
+        """
+        found: list[tuple[int, int]] = []
+        cuts = 0
+        for one in self.held:
+            truncates = {number for number, _ in one.change.truncated}
+            for number in one.numbers:
+                if number > end or (found and number in truncates):
+                    return found, True
+                found.append((number, cuts))
+                if number in truncates:
+                    return found, True
+            cuts += one.cut
+        return found, False
+
     def truncate(self, places: Places) -> int | None:
         """The number of the first held truncate of a relation at one of the places."""
         names = {self._psj.relations[place] for place in places}
@@ -131,34 +199,33 @@ class HoldingQueue(Generic[V]):
                     return number
         return None
 
+    def rows(self, place: int) -> V:
+        """The place's held changes."""
+        deltas = [one.change.deltas[place] for one in self.held if place in one.change.deltas]
+        return self._operators.plus(self._operators.empty(self._psj.leaves[place].schema), *deltas)
+
     def deleted(self, place: int) -> V:
         """The place's rows that a deletion concerned first, positive, under its number."""
         ops = self._operators
-        gone = ops.deleted(self._firsts(place))
+        gone = ops.deleted(self.firsts(place))
         return ops.minus(ops.empty(self._psj.leaves[place].schema), gone)
 
     def inserted(self, place: int) -> V:
         """The place's rows that an insertion concerned first, under its number."""
-        return self._operators.inserted(self._firsts(place))
+        return self._operators.inserted(self.firsts(place))
 
-    def _firsts(self, place: int) -> V:
+    def firsts(self, place: int) -> V:
         """For each row the first of its held updates, up to a truncate."""
-        ops = self._operators
-        every = tuple(range(len(self._psj.leaves[place].schema)))
-        deltas = [one.change.deltas[place] for one in self.held if place in one.change.deltas]
-        rows = ops.plus(ops.empty(self._psj.leaves[place].schema), *deltas)
-        truncate = self.truncate((place,))
-        if truncate is not None:
-            rows = ops.between(rows, self.held[0].change.first, truncate - 1)
-        back = ops.matching(ops.inserted(rows), every, ops.deleted(rows), every)
-        if not ops.size(back):
-            return rows
-        often = ops.matching(rows, every, back, every)
-        firsts = ops.minus(rows, often)
-        for number in numbers_in(ops, often, self.held[0].change.first, self.last):
-            now = ops.between(often, number, number)
-            firsts = ops.plus(firsts, ops.minus(now, ops.matching(now, every, firsts, every)))
-        return firsts
+        if place not in self._firsts:
+            every = tuple(range(len(self._psj.leaves[place].schema)))
+            rows, last = self.rows(place), self.last
+            truncate = self.truncate((place,))
+            if truncate is not None:
+                last = truncate - 1
+                rows = self._operators.between(rows, 0, last)
+            first = self.held[0].change.first if self.held else last
+            self._firsts[place] = firsts(self._operators, rows, every, first, last)
+        return self._firsts[place]
 
     # State ----------------------------------------------------------------------------------------
 
@@ -169,6 +236,7 @@ class HoldingQueue(Generic[V]):
                 "numbers": list(one.numbers),
                 "change": change_note(self._operators, one.change),
                 "parts": [part.model_dump() for part in one.parts],
+                "cut": one.cut,
             }
             for one in self.held
         ]
@@ -180,9 +248,34 @@ class HoldingQueue(Generic[V]):
                 tuple(note["numbers"]),
                 change_back(self._operators, note["change"]),
                 tuple(GlobalPart.model_validate(part) for part in note["parts"]),
+                note["cut"],
             )
             for note in saved
         ]
+        self._firsts.clear()
+
+
+def _spans(
+    numbers: Iterable[tuple[int, int]], key: Callable[[tuple[int, int]], object]
+) -> tuple[Span, ...]:
+    """The first and the last number of each run of one key."""
+    runs = ([number for number, _ in run] for _, run in groupby(numbers, key))
+    return tuple((run[0], run[-1]) for run in runs)
+
+
+def batch_note(operators: Operators[V], batch: Batch[V]) -> dict[str, Any]:
+    """A batch as JSON values; relations by reference."""
+    return {
+        "change": change_note(operators, batch.change),
+        "units": [list(one) for one in batch.units],
+        "spans": [list(one) for one in batch.spans],
+    }
+
+
+def batch_back(operators: Operators[V], note: Mapping[str, Any]) -> Batch[V]:
+    """The batch that `batch_note` described."""
+    units, spans = (tuple((a, b) for a, b in note[name]) for name in ("units", "spans"))
+    return Batch(change_back(operators, note["change"]), units, spans)
 
 
 def change_note(operators: Operators[V], change: Change[V]) -> dict[str, Any]:

@@ -26,6 +26,11 @@ change is visible its rows are still at the source.
 **Notifications** only start a session. A lost one is made good by the next, or by the clock; repeated and
 reordered ones start sessions that find nothing and end with step 1. Sessions that find something number
 their lists; number 0 is the initial state: Q in the state old, from nothing. The triggers come first.
+
+**Gaps.** When triggers were away for a while, what the delta tables hold is not all that changed. The
+views over that relation are then computed whole again, as at number 0 (`renew`); meanwhile they can be
+left out (`leave`), and the others go on. Until lists are sent, a session can be abandoned: the next one
+reads all its ids again, and more.
 """
 
 from __future__ import annotations
@@ -120,13 +125,13 @@ class Isolated(SessionState[V]):
         if len(self.ids) < len(self.scans):
             return []
         changed = self._changed()
-        first = self.number < 0
-        if not changed and not first:
+        if not changed and not self.fresh:
             return self._ended()
         self.step = "evaluate"
         self.number += 1
-        for view, psj in self.psjs.items():
-            found = [whole(view, psj)] if first else walks(view, psj, changed)
+        for view in self.present:
+            psj = self.psjs[view]
+            found = [whole(view, psj)] if view in self.fresh else walks(view, psj, changed)
             if found:
                 self.results[view] = self.operators.empty(psj.schema)
             self.waiting += found
@@ -192,7 +197,7 @@ class Isolated(SessionState[V]):
 
     def _lists(self) -> list[Sent[V]]:
         """REL and all lists of one number: one row of the VUT, one warehouse transaction."""
-        n, views = self.number, tuple(self.psjs)
+        n, views = self.number, self.present
         idle = tuple(view for view in views if view not in self.results)
         run = RelRun(first=n, last=n, views=views, idle=idle)
         sent: list[Sent[V]] = [Rel(group=self.group, first=n, last=n, runs=(run,))]
@@ -204,6 +209,7 @@ class Isolated(SessionState[V]):
 
     def _installed(self) -> list[Sent[V]]:
         self.step, self.to_delete = "delete", self._changed()
+        self.fresh.clear()
         return self.resume() if self.to_delete else self._ended()
 
     def _delete(self, source: str) -> DeleteIds[V]:

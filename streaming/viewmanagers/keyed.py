@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
+from streaming.algebra.compensate import known_rows
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import LEFT, RIGHT, finished, joined, partial_schema, positions
 from streaming.algebra.query import Known, Term
@@ -61,8 +62,8 @@ class Keyed(Asking[V], Generic[V]):
     # Sets of rows ---------------------------------------------------------------------------------
 
     def as_set(self, rows: V) -> V:
-        """One copy of each row, under number 0."""
-        return self.operators.distinct(self.operators.renumbered(rows, 0))
+        """One copy of each row under each number."""
+        return self.operators.distinct(rows)
 
     def both(self, one: V, other: V) -> V:
         """The union without duplicates."""
@@ -99,7 +100,7 @@ class Keyed(Asking[V], Generic[V]):
     # Insertions -----------------------------------------------------------------------------------
 
     def net(self, change: Change[V], sign: int) -> dict[int, V]:
-        """The rows that a change inserts (`sign` 1) or deletes (-1), by place; insertions under 0.
+        """The rows that a change inserts (`sign` 1) or deletes (-1), by place; all under 0.
 
         Numbers are added up first, so insert-then-delete of a row inside them cancels (T-Strobe, line
         4), and so does delete-then-insert of the very same row; of another row with that key it does
@@ -124,6 +125,10 @@ class Keyed(Asking[V], Generic[V]):
         if change.truncated:
             place = self.psj.places_of(change.truncated[-1][1])[0]
             inserted = {p: rows for p, rows in inserted.items() if p == place}
+        return self.terms_of(inserted)
+
+    def terms_of(self, inserted: Mapping[int, V]) -> list[Term[V]]:
+        """V<U> for the rows inserted at each place."""
         return [
             Term(1, (Known((p,), rows),), tuple(q for q in self.psj.places if q != p))
             for p, rows in inserted.items()
@@ -131,14 +136,7 @@ class Keyed(Asking[V], Generic[V]):
 
     def local(self, term: Term[V]) -> V:
         """The rows of a term that asks for nothing."""
-        ops = self.operators
-        leaves = {known.places[0]: known.rows for known in term.known}
-        partial, have = leaves[0], self.psj.places[:1]
-        for place in self.psj.places[1:]:
-            tree = joined(self.psj, have, (place,), base=False)
-            partial = ops.evaluate(tree, {LEFT: partial, RIGHT: leaves[place]})
-            have = (*have, place)
-        return self.as_set(partial)
+        return self.as_set(known_rows(self.operators, self.psj, term, finish=False))
 
     def known_in_view(self, term: Term[V], gone: Mapping[int, list[V]]) -> tuple[V, V]:
         """What MV tells of V<U>: its rows for some of the tuples, and the tuples it says nothing of.

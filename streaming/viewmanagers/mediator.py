@@ -19,8 +19,8 @@ and nothing else is, so the manager sees every relation and every parent at one 
 
 A parent whose list is not complete changes from one state to another over [a..b] as one. Overlapping
 ranges of that kind make one *unit*: everything in it is handed on under its last number and the view's
-own list covers the same range, not complete either. Only the numbers at which the parent really works
-count, so a strong list that brings one number makes no unit.
+own list covers the same range, not complete either, and crosses the cuts in it. Only the numbers at
+which the parent really works count, so a strong list that brings one number makes no unit.
 
 Managers that ask. A manager may ask a parent's rows like a source's: the parent is a source of its own
 name, whose transactions are its numbers, and `answer` is the paper's ProcessQuery, from a mirror kept
@@ -44,6 +44,7 @@ from streaming.viewmanagers.mirror import HeldMirror
 from streaming.viewmanagers.ordered import (
     Ordered,
     Range,
+    Unit,
     as_one,
     clipped,
     ordered,
@@ -83,7 +84,7 @@ class Mediator(Generic[V]):
         self.number = spec.start - 1
         """The last number handed to the manager."""
         self.ended: dict[str, Suspend] = {}
-        self.units: tuple[Range, ...] = ()
+        self.units: tuple[Unit, ...] = ()
         """Ranges handed on as one whose list the manager has not sent yet."""
         self.owed = self.sent = spec.start - 1
         """The last number handed on that wants a list, and the last that a list has covered."""
@@ -138,21 +139,22 @@ class Mediator(Generic[V]):
             rule = f"the manager is that of {self.spec.view} in {self.spec.group}"
             raise ProtocolError("mediator", message, rule)
         if isinstance(message, Suspend):
-            halved = [a for a, b in self.units if a <= message.after < b]
+            halved = [u.first for u in self.units if u.first <= message.after < u.last]
             after = min([message.after, *(a - 1 for a in halved)])
             self._stop(after)
             return [message.model_copy(update={"after": after})]
         first, last, complete = message.first, message.last, message.complete
-        for a, b in self.units:
+        across = message.across
+        for a, b, crosses in self.units:
             if a <= last < b:  # up to an error at b: the numbers before it cannot be had alone
                 last = a - 1
             elif first <= b <= last:
-                first, complete = min(first, a), False
+                first, complete, across = min(first, a), False, across or crosses
         if last < first:
             return []
-        self.units = tuple(unit for unit in self.units if unit[1] > last)
+        self.units = tuple(unit for unit in self.units if unit.last > last)
         self.sent = last
-        changed = {"first": first, "last": last, "complete": complete}
+        changed = {"first": first, "last": last, "complete": complete, "across": across}
         return [message.model_copy(update=changed), *self._ending()]
 
     def answer(self, query: SourceQuery[V]) -> SourceAnswer[V]:
@@ -231,7 +233,7 @@ class Mediator(Generic[V]):
             self.mirrors[parent].add(self.operators.open(given[parent]))
         own = [r for entry in self.umq for r in within(entry.own, first, last)]
         self.owed = last if one else max([self.owed, *(b for _, b in own)])
-        self.units += ((first, last),) if one else ()
+        self.units += (Unit(first, last, any(u.last < last for u in found)),) if one else ()
         self.number = last
         self.umq = tuple(entry for entry in self.umq if entry.updates.last > last)
         for parent, lists in self.rmq.items():
@@ -311,7 +313,7 @@ class Mediator(Generic[V]):
             for parent, notes in saved["rmq"].items()
         }
         self.ended = {p: Suspend.model_validate(note) for p, note in saved["ended"].items()}
-        self.units = tuple((a, b) for a, b in saved["units"])
+        self.units = tuple(Unit(*unit) for unit in saved["units"])
         self.owed, self.sent = saved["owed"], saved["sent"]
         self.suspended_after = saved["suspended_after"]
         for parent, mirror in self.mirrors.items():

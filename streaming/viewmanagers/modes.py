@@ -113,6 +113,8 @@ def _row(*levels: Level | None) -> dict[Scene, Level]:
     return {s: level for s, level in zip(SCENES, levels, strict=True) if level is not None}
 
 
+WINDOW = 1000
+"""Numbers that are asked about together; 1 makes the algorithms ask one after the other, as published."""
 _NONE, _CONVERGENT, _WEAK = Level.NONE, Level.CONVERGENT, Level.WEAK
 _STRONG, _COMPLETE_N, _COMPLETE = Level.STRONG, Level.COMPLETE_N, Level.COMPLETE
 
@@ -139,6 +141,7 @@ MODES: dict[str, ModeInfo] = {
         numbering="joined",
         sends="complete",
         levels=_row(_COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE),
+        settings={"window": WINDOW},
     ),
     "recompute": ModeInfo(
         manager="recompute:RecomputeManager",
@@ -168,7 +171,7 @@ MODES: dict[str, ModeInfo] = {
         sends="strong",
         levels=_row(_STRONG, _CONVERGENT, _STRONG, _CONVERGENT, _CONVERGENT),
         reason="it takes each update by itself and applies AL when UQS is empty",
-        settings={"gate": 1, "grouped": 1, "from_view": 0},
+        settings={"gate": 1, "grouped": 1, "from_view": 0, "window": WINDOW},
     ),
     "t_strobe": ModeInfo(
         manager="strobe:Strobe",
@@ -178,7 +181,7 @@ MODES: dict[str, ModeInfo] = {
         sends="strong",
         levels=_row(_STRONG, _STRONG, _STRONG, _STRONG, _WEAK),
         reason="it knows the transactions of each source by itself and applies AL when UQS is empty",
-        settings={"gate": 1, "grouped": 1, "from_view": 0},
+        settings={"gate": 1, "grouped": 1, "from_view": 0, "window": WINDOW},
     ),
     "g_strobe": ModeInfo(
         manager="g_strobe:GStrobe",
@@ -188,7 +191,7 @@ MODES: dict[str, ModeInfo] = {
         sends="strong",
         levels=_row(_STRONG, _STRONG, _STRONG, _STRONG, _STRONG),
         reason="it applies AL when UQS is empty, for all transactions since",
-        settings={"gate": 1, "grouped": 1, "from_view": 0},
+        settings={"gate": 1, "grouped": 1, "from_view": 0, "window": WINDOW},
     ),
     "c_strobe": ModeInfo(
         manager="c_strobe:CStrobe",
@@ -198,7 +201,7 @@ MODES: dict[str, ModeInfo] = {
         sends="complete",
         levels=_row(_COMPLETE, _CONVERGENT, _COMPLETE, _CONVERGENT, _CONVERGENT),
         reason="it takes each update by itself",
-        settings={"grouped": 1, "from_view": 0},
+        settings={"grouped": 1, "from_view": 0, "window": WINDOW},
     ),
     "c_tstrobe": ModeInfo(
         manager="c_strobe:CStrobe",
@@ -208,7 +211,7 @@ MODES: dict[str, ModeInfo] = {
         sends="complete",
         levels=_row(_COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE, _WEAK),
         reason="it knows the transactions of each source by itself",
-        settings={"grouped": 1, "from_view": 0},
+        settings={"grouped": 1, "from_view": 0, "window": WINDOW},
     ),
     "c_strobe_k": ModeInfo(
         manager="c_strobe:CStrobe",
@@ -218,7 +221,7 @@ MODES: dict[str, ModeInfo] = {
         sends="complete-N",
         levels=_row(_COMPLETE_N, _CONVERGENT, _COMPLETE_N, _CONVERGENT, _CONVERGENT),
         reason="it brings the view forward by `period` updates at a time",
-        settings={"period": 2, "grouped": 1, "from_view": 0},
+        settings={"period": 2, "grouped": 1, "from_view": 0, "window": WINDOW},
     ),
     "c_tstrobe_k": ModeInfo(
         manager="c_strobe:CStrobe",
@@ -228,7 +231,7 @@ MODES: dict[str, ModeInfo] = {
         sends="complete-N",
         levels=_row(_COMPLETE_N, _COMPLETE_N, _COMPLETE_N, _COMPLETE_N, _WEAK),
         reason="it brings the view forward by `period` transactions of single sources at a time",
-        settings={"period": 2, "grouped": 1, "from_view": 0},
+        settings={"period": 2, "grouped": 1, "from_view": 0, "window": WINDOW},
     ),
     "isolated": ModeInfo(
         manager="isolated:Isolated",

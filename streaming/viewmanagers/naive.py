@@ -10,6 +10,8 @@ of strobe-family; the golden tests run them.
 U_i is a number, so the merge gets one list for each, in order: an answer that overtakes an earlier one
 waits for it. A number that changes several places has V<U_i> as their telescoped sum (`compensate`).
 
+MV is a table: a deletion of a row that is not there changes nothing.
+
 Two ways to delete. By query, as in the slides: Q_i = V<U_i> is signed. From the view, as "conventional"
 is meant in strobe-family Example 0: the deletion takes out of MV, when it is received, the rows that
 agree with it on all columns the view has of the relation. That needs the relation's key among them.
@@ -131,10 +133,21 @@ class NaiveManager(Asking[V]):
             rows = slot.rows
             if slot.truncated:
                 rows = self.operators.minus(rows, self.mirror.rows())
-            rows = self.operators.renumbered(rows, slot.number)
+            rows = self._there(self.operators.renumbered(rows, slot.number), slot.number)
             lists.append(self.list_of(slot.number, slot.number, rows, complete=True))
             self.mirror.add(rows)
         return lists
+
+    def _there(self, rows: V, number: int) -> V:
+        """Without the deletions of rows that MV has not: they change nothing in a table."""
+        ops = self.operators
+        gone = ops.deleted(rows)
+        if not ops.size(gone):
+            return rows
+        every = tuple(range(len(self.psj.schema)))
+        standing = self.mirror.matching(every, gone, every)
+        lacking = ops.deleted(ops.plus(standing, ops.renumbered(gone, 0)))
+        return ops.minus(rows, ops.renumbered(lacking, number))
 
     # State ----------------------------------------------------------------------------------------
 

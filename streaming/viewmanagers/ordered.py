@@ -10,12 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from streaming.messages import Control, GlobalPart, RelRun, SourceLog, Updates
 from streaming.viewmanagers.base import works
 
 Range = tuple[int, int]
 """First and last number."""
+
+
+class Unit(NamedTuple):
+    """Numbers that a mediator has handed on as one.
+
+    Attributes:
+        across: a cut lies among them, so the view's list crosses it as the parent's did.
+    """
+
+    first: int
+    last: int
+    across: bool
 
 
 @dataclass(frozen=True)

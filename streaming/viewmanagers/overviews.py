@@ -8,9 +8,11 @@ together, so a parent may stand at a place. The other modes rest on something th
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from streaming.errors import FrescoError
+from streaming.viewmanagers.levels import Level
 
 OVER_VIEWS = ("replica", "compensating", "sweep", "recompute")
 _KEYED = (
@@ -28,6 +30,51 @@ NOT_OVER_VIEWS = {
     "isolated": "it reads delta tables at the sources, and a view has none",
     "naive": "it is kept to show its anomaly over base relations only",
 }
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a parent gives to the views over it.
+
+    Attributes:
+        mode: its own, for the reason.
+        level: none of them gives more: a child is a function of its parents' states.
+        every: N, where the level is complete-N.
+    """
+
+    mode: str
+    level: Level
+    every: int | None = None
+
+
+def inherited(parents: Mapping[str, Given]) -> Level:
+    """The best level of a view over these parents; complete where there are none."""
+    return min([Level.COMPLETE, *(one.level for one in parents.values())])
+
+
+def refuse_inherited(asked: Level, every: int | None, parents: Mapping[str, Given]) -> None:
+    """Raise where a view asks for a level that one of its parents does not give.
+
+    Args:
+        every: the N that the view asks for; its parents' must divide it, or it is at none of their
+            states when it should be.
+
+    Raises:
+        FrescoError: VIEW_PARENT_LEVEL, with the parent and what to do.
+    """
+    for name, one in parents.items():
+        meets = every is None or one.every is None or every % one.every == 0
+        if asked <= one.level and meets:
+            continue
+        of = f" every {one.every}" if one.every is not None else ""
+        best = one.level if meets else Level.STRONG
+        raise FrescoError(
+            "VIEW_PARENT_LEVEL",
+            f"it asks for {asked.text} consistency, and its parent {name} ({one.mode}) gives"
+            f" {one.level.text}{of}",
+            todo=f"ask for {best.text.upper()} CONSISTENCY, or give {name} another mode,"
+            " as USING replica",
+        )
 
 
 def check_over_views(mode: str, view: str, parents: Collection[str]) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from streaming.algebra.adddel import State, replaced, table_in, terms
+from streaming.algebra.adddel import State, named, replaced, terms
 from streaming.algebra.compensate import next_place
 from streaming.algebra.joingraph import adjacent, join_graph
 from streaming.algebra.operators import Operators
@@ -91,7 +91,10 @@ def _next_places(psj: Psj, have: Places, start: int) -> Places:
 
 
 def statement(psj: Psj, walk: Walk[V], run: Places) -> Tree:
-    """What the source of the places in `run` evaluates; the walk's rows are its `Scan(LEFT)`."""
+    """What the source of the places in `run` evaluates; the walk's rows are its `Scan(LEFT)`.
+
+    Relations are named with their states; how a state is made is the source's own (`adddel.at_source`).
+    """
     return _statement(psj, walk.have, run, walk.states)
 
 
@@ -101,8 +104,7 @@ def _statement(psj: Psj, have: Places, run: Places, states: tuple[State, ...]) -
     tree: Tree = Scan(LEFT, partial_schema(psj, have))
     if not have:
         have, rest = run[:1], run[1:]
-        state = states[run[0]]
-        tree = replaced(psj.leaves[run[0]], lambda scan: table_in(scan, state))
+        tree = named(psj.leaves[run[0]], states[run[0]])
     for place in rest:
         tree = _joined(psj, have, place, tree, states[place])
         have = tuple(sorted((*have, place)))
@@ -114,7 +116,7 @@ def _statement(psj: Psj, have: Places, run: Places, states: tuple[State, ...]) -
 
 def _joined(psj: Psj, have: Places, place: int, left: Tree, state: State) -> Tree:
     def of(scan: Scan) -> Tree:
-        return left if scan.relation == LEFT else table_in(scan, state)
+        return left if scan.relation == LEFT else named(scan, state)
 
     return replaced(joined(psj, have, (place,), base=True), of)
 

@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar
 
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import Psj, source_of
-from streaming.algebra.query import SourceState
+from streaming.algebra.query import Copied, SourceState
 from streaming.messages import Rows, Updates
 from streaming.viewmanagers.asking import Change
 
@@ -126,7 +126,9 @@ class Recent(Generic[V]):
         return self.operators.renumbered(result, 0)
 
     def confirm(self, source: str, state: SourceState) -> None:
-        """A snapshot of the source had this state."""
+        """A snapshot of the source had this state, and later ones have seen what it had."""
+        if isinstance(state, Copied) and not state.whole:
+            return
         confirmed = self.confirmed[source]
         for number, entries in self.log[source].items():
             if number not in confirmed and _seen(state, entries):

@@ -124,6 +124,7 @@ class RecomputeManager(Asking[V]):
         if any(isinstance(d, Again) for d in found.values()):
             return [self.ask(query.terms)]
         differences = {p: d for p, d in found.items() if not isinstance(d, Again | Lost)}
+        self.compensations += any(map(self.operators.size, differences.values()))
         rows = answer.rows
         cross: tuple[Term[V], ...] = ()
         for term in query.terms:

@@ -7,6 +7,7 @@ consistent recovery" (moro-sartori 5.6): `snapshot` is what is stored.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Generic, Literal, TypeVar
 
 from streaming.algebra.operators import Operators
@@ -35,8 +36,11 @@ class SessionState(Generic[V]):
         self.group = group
         self.operators = operators
         self.psjs: dict[str, Psj] = {name: psj_of(views[name]) for name in sorted(views)}
-        self.scans = _scans(self.psjs)
-        """By source, the relations whose delta tables are read."""
+        self.fresh: set[str] = set(self.psjs)
+        """Views with nothing to go on from: the next session computes them whole."""
+        self.away: set[str] = set()
+        """Views that are suspended and left out of the sessions."""
+        self._sources = frozenset(_scans(tuple(self.psjs.values())))
         self.session = 0
         """The session in hand, or the last one; from 1."""
         self.number = -1
@@ -60,6 +64,47 @@ class SessionState(Generic[V]):
         self.to_delete: list[str] = []
         """Sources that have not said that their delta tables are rid of the ids."""
 
+    # Views that leave and come back ---------------------------------------------------------------
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """The views that the sessions keep."""
+        return tuple(view for view in self.psjs if view not in self.away)
+
+    @property
+    def scans(self) -> Mapping[str, tuple[Scan, ...]]:
+        """By source, the relations whose delta tables are read."""
+        return _scans(tuple([self.psjs[view] for view in self.present]))
+
+    def leave(self, view: str) -> None:
+        """The session in hand is abandoned, and those that follow are without this view."""
+        self.abandon()
+        self.away.add(view)
+        self.fresh.discard(view)
+
+    def renew(self, view: str) -> None:
+        """The session in hand is abandoned, and the next one computes this view whole.
+
+        Its list then stands for all of its rows, in place of those it had.
+        """
+        self.abandon()
+        self.away.discard(view)
+        self.fresh.add(view)
+
+    def abandon(self) -> None:
+        """Forget the session in hand, of which nothing has been installed; its ids are read again.
+
+        Raises:
+            ProtocolError: its lists have been sent.
+        """
+        if self.step in ("install", "delete"):
+            raise ProtocolError("isolated", self.step, f"group {self.group}: lists have been sent")
+        self.number -= self.step == "evaluate"
+        self.step = "idle"
+        self.clear()
+
+    # Messages -------------------------------------------------------------------------------------
+
     def is_known(self, message: Answer[V]) -> bool:
         """Whether there is nothing new in an answer: it repeats one, or its session is over.
 
@@ -75,7 +120,7 @@ class SessionState(Generic[V]):
             if not 0 <= message.number <= sent:
                 raise broken(f"no lists of number {message.number} were sent")
             return message.number < self.number or self.step != "install"
-        if message.source not in self.scans:
+        if message.source not in self._sources:
             raise broken(f"no view uses source {message.source}")
         if message.session > self.session:
             raise broken(f"session {message.session} has not begun")
@@ -111,6 +156,8 @@ class SessionState(Generic[V]):
             "number": self.number,
             "step": self.step,
             "again": self.again,
+            "fresh": sorted(self.fresh),
+            "away": sorted(self.away),
             "ids": packed(self.ids),
             "waiting": [walk_note(ops, each) for each in self.waiting],
             "asked": [
@@ -137,6 +184,7 @@ class SessionState(Generic[V]):
 
         self.session, self.number = saved["session"], saved["number"]
         self.step, self.again = saved["step"], saved["again"]
+        self.fresh, self.away = set(saved["fresh"]), set(saved["away"])
         self.ids, self.results = opened(saved["ids"]), opened(saved["results"])
         self.waiting = [walk_back(ops, note) for note in saved["waiting"]]
         self.asked = {
@@ -146,11 +194,12 @@ class SessionState(Generic[V]):
         self.requests, self.to_delete = saved["requests"], list(saved["to_delete"])
 
 
-def _scans(psjs: Mapping[str, Psj]) -> dict[str, tuple[Scan, ...]]:
+@lru_cache(maxsize=256)
+def _scans(psjs: tuple[Psj, ...]) -> Mapping[str, tuple[Scan, ...]]:
     """By source the relations that the views use, each once; sources and relations in order."""
     found = {
         node.relation: node
-        for psj in psjs.values()
+        for psj in psjs
         for leaf in psj.leaves
         for node in walk(leaf)
         if isinstance(node, Scan)

@@ -14,6 +14,9 @@ periodic form, the answers are compensated for held updates "as we did in C-Stro
 lists end at cuts. Smallest history: V = r join s, r = {t}; U_1 = insert(s, u), cut, U_2 = delete(r, t)
 before Q_1 is answered: A_1 is empty, V[ss_1] is {tu}. With `gate=False` the machine is the paper's.
 
+With `window`, transactions of one message that nothing comes between are one: UL(T) is the net effect of
+all of them, and they have one query. MV passes through fewer states, each still a state of the sources.
+
 A truncate of R is a deletion of everything: it empties MV and AL, and answers under way no longer
 matter. When it is held and an open query asks for R, the answer may lack rows that nothing can bring
 back, so the held messages up to it are taken in, and the list goes across the cut.
@@ -21,7 +24,7 @@ back, so the held messages up to it are taken in, and the list goes across the c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -31,7 +34,7 @@ from streaming.algebra.viewkeys import Keys
 from streaming.messages import ActionList, Rows, Updates
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.compensated import Compensated
-from streaming.viewmanagers.holding import Held, within
+from streaming.viewmanagers.holding import Held, Span, within
 from streaming.viewmanagers.mirror import Mirror
 
 V = TypeVar("V")
@@ -56,6 +59,8 @@ class Strobe(Compensated[V], Generic[V]):
 
     Args:
         gate: hold updates at a cut until UQS is empty.
+        window: numbers of one message that are processed as one transaction at most; 1 is the
+            algorithm as published.
     """
 
     def __init__(
@@ -67,9 +72,10 @@ class Strobe(Compensated[V], Generic[V]):
         from_view: bool = False,
         grouped: bool = True,
         gate: bool = True,
+        window: int = 1,
     ) -> None:
         super().__init__(spec, operators, keys, mirror, from_view, grouped)
-        self.gate = gate
+        self.gate, self.window = gate, window
         self.al: list[Action[V]] = []
         self.pending: dict[int, list[Action[V]]] = {}
         """pending(Q_i) by i: the deletions processed since Q_i was sent."""
@@ -96,9 +102,9 @@ class Strobe(Compensated[V], Generic[V]):
         out: list[Query[V] | ActionList] = []
         while self.queue.held and not self._closed():
             held = self.queue.take_message()
-            for number in held.numbers:
+            for first, number in self._chunks(held):
                 self._note(held, number)
-                out += self._process(number, held)
+                out += self._process(first, number, held)
                 out += self._apply()
             self._note(held, held.change.last)
             out += self._apply()
@@ -117,10 +123,25 @@ class Strobe(Compensated[V], Generic[V]):
 
     # The algorithm --------------------------------------------------------------------------------
 
-    def _process(self, number: int, held: Held[V]) -> list[Query[V]]:
-        """T-Strobe, lines 3 to 9, for UL(T) of one number."""
-        change = within(self.operators, held.change, number, number)
-        self.covers = (self.covers[0] if self.covers else number, number)
+    def _chunks(self, held: Held[V]) -> Iterator[Span]:
+        """The numbers that are processed as one transaction; a truncate is by itself."""
+        truncates = {number for number, _ in held.change.truncated}
+        chunk: list[int] = []
+        for number in held.numbers:
+            if chunk and (number in truncates or len(chunk) == self.window):
+                yield chunk[0], chunk[-1]
+                chunk = []
+            chunk.append(number)
+            if number in truncates:
+                yield number, number
+                chunk = []
+        if chunk:
+            yield chunk[0], chunk[-1]
+
+    def _process(self, first: int, number: int, held: Held[V]) -> list[Query[V]]:
+        """T-Strobe, lines 3 to 9, for UL(T) of the numbers [first..number]."""
+        change = within(self.operators, held.change, first, number)
+        self.covers = (self.covers[0] if self.covers else first, number)
         if change.truncated:
             for i in list(self.families):
                 self.drop(i)

@@ -16,8 +16,13 @@ number n changes at place i, the view changes by
 
 places left of i new, right of it old (ryco-pyco 2.3, after equation 4); the sum telescopes to V(n) -
 V(n-1), so it is the list of n whatever the transactions change and wherever a relation stands. New or
-old is a matter of which queued updates are subtracted: those after n, or n's own too. One complete list
-[n..n] is sent per number.
+old is a matter of which queued updates are subtracted: those after n, or n's own too. Lists are complete:
+they hold each number's rows.
+
+Several numbers at a time (`window`). What a sweep does for n it does for all waiting numbers at once:
+d_i holds the changes of all of them, TempView's rows keep their numbers through the joins, and an answer
+is compensated number by number (`later`), by the changes after n, the batch's own among them. So the
+sweeps of a batch ask as many queries as those of one number.
 
 The order of a sweep is the paper's where neighbours in the list of places can be joined; a place that
 nothing known can be joined with waits until one can (the paper's chain joins never need this).
@@ -52,6 +57,8 @@ from streaming.algebra.query import Answer, Known, Query, Term
 from streaming.messages import ActionList, Rows, Updates
 from streaming.viewmanagers.asking import Asking, Change
 from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.holding import Batch, Held, HoldingQueue, batch_back, batch_note
+from streaming.viewmanagers.later import with_later
 from streaming.viewmanagers.mirror import HeldMirror, Mirror
 
 V = TypeVar("V")
@@ -65,7 +72,7 @@ class Sweep(Generic[V]):
         have: the places that TempView covers.
         temp: TempView.
         order: the places still to be joined, in the order of the passes.
-        new: the places wanted as they are after the number; the others as before it.
+        new: the places wanted as they are after each number; the others as before it.
     """
 
     have: Places
@@ -76,30 +83,40 @@ class Sweep(Generic[V]):
 
 @dataclass(frozen=True)
 class Work(Generic[V]):
-    """What is being done for the number at the head of the queue.
+    """What is being done for the numbers that were at the head of the queue.
 
     Attributes:
         first: the first number that the list will cover.
+        batch: the numbers; they have left the queue.
         delta: the sum of the finished sweeps.
         sweeps: the sweep on its way, then those that have not begun.
     """
 
     first: int
+    batch: Batch[V]
     delta: V
     sweeps: tuple[Sweep[V], ...]
 
 
 class SweepManager(Asking[V]):
-    """The manager of one view."""
+    """The manager of one view.
+
+    Args:
+        window: numbers that are swept together at most; 1 is the algorithm as published.
+    """
 
     def __init__(
-        self, spec: ViewSpec, operators: Operators[V], mirror: Mirror[V] | None = None
+        self,
+        spec: ViewSpec,
+        operators: Operators[V],
+        mirror: Mirror[V] | None = None,
+        window: int = 1,
     ) -> None:
         super().__init__(spec, operators)
         self.graph = join_graph(self.psj)
         self.mirror: Mirror[V] = mirror or HeldMirror(operators, self.psj.schema)
-        self.umq: tuple[Change[V], ...] = ()
-        """The queue; its head is the number at work."""
+        self.window = window
+        self.umq: HoldingQueue[V] = HoldingQueue(self.psj, operators)
         self.work: Work[V] | None = None
 
     # Messages -------------------------------------------------------------------------------------
@@ -109,8 +126,8 @@ class SweepManager(Asking[V]):
 
     def receive(self, updates: Updates) -> list[Query[V] | ActionList]:
         """LogUpdates: append to the queue, and begin when nothing is at work."""
-        changes = tuple(self.change(updates, number) for number in self.relevant(updates))
-        self.umq += changes
+        change = self.change(updates, updates.first, updates.last)
+        self.umq.put(Held(tuple(self.relevant(updates)), change, cut=updates.cut))
         return [] if self.work else self.update_view()
 
     def answered(self, answer: Answer[V]) -> list[Query[V] | ActionList]:
@@ -118,11 +135,11 @@ class SweepManager(Asking[V]):
         assert self.work is not None
         sweep, *rest = self.work.sweeps
         place = self.uqs.pop(answer.id).terms[0].asked[0]
-        if (truncate := self._lost(place)) is not None:
-            self._skip(truncate)
+        if (truncate := self.umq.truncate((place,))) is not None:
+            self._skip(self.work, truncate)
             return self.update_view()
         order = tuple(p for p in sweep.order if p != place)
-        temp = self.compensated(sweep, place, answer.rows)
+        temp = self.compensated(self.work, place, answer.rows)
         have = tuple(sorted((*sweep.have, place)))
         self.work = replace(self.work, sweeps=(Sweep(have, temp, order, sweep.new), *rest))
         return self.update_view()
@@ -132,33 +149,35 @@ class SweepManager(Asking[V]):
     def update_view(self) -> list[Query[V] | ActionList]:
         """Work on the head of the queue until something must be asked or the queue is empty."""
         out: list[Query[V] | ActionList] = []
-        while self.umq:
+        while self.work is not None or self.umq:
             if self.work is None:
-                self.work = self._begun(self.umq[0].first)
+                batch = self.umq.batch(self.window)
+                assert batch is not None
+                self.work = self._begun(batch.change.first, batch)
             if not self.work.sweeps:
-                out.append(self._list(self.work))
+                out += self._lists(self.work)
                 continue
             sweep, *rest = self.work.sweeps
             place = self.next_place(sweep)
             if place is None:
                 delta = self.operators.plus(self.work.delta, self._outputs(sweep))
-                self.work = Work(self.work.first, delta, tuple(rest))
-            elif (truncate := self._lost(place)) is not None:
-                self._skip(truncate)
+                self.work = replace(self.work, delta=delta, sweeps=tuple(rest))
+            elif (truncate := self.umq.truncate((place,))) is not None:
+                self._skip(self.work, truncate)
             else:
                 known = Known(sweep.have, sweep.temp)
                 out.append(self.ask((Term(1, (known,), (place,)),), finish=False))
                 return out
         return out
 
-    def _begun(self, first: int) -> Work[V]:
-        """The sweeps for the number at the head: one per changed place, or one after a truncate."""
-        ops, change = self.operators, self.umq[0]
+    def _begun(self, first: int, batch: Batch[V]) -> Work[V]:
+        """The sweeps for a batch: one per changed place, or one after a truncate."""
+        ops, change = self.operators, batch.change
         every = self.psj.places
         if change.truncated:
             gone = ops.renumbered(self.mirror.rows(), change.last)
             delta = ops.minus(ops.empty(self.psj.schema), gone)
-            return Work(first, delta, tuple(self._from_truncated(change)))
+            return Work(first, batch, delta, tuple(self._from_truncated(change)))
         sweeps = [
             Sweep(
                 (i,),
@@ -169,7 +188,7 @@ class SweepManager(Asking[V]):
             for i in every
             if i in change.deltas
         ]
-        return Work(first, ops.empty(self.psj.schema), tuple(sweeps))
+        return Work(first, batch, ops.empty(self.psj.schema), tuple(sweeps))
 
     def _from_truncated(self, change: Change[V]) -> Iterator[Sweep[V]]:
         """The whole view at a number, from the rows that a truncate has left of its relations."""
@@ -192,18 +211,23 @@ class SweepManager(Asking[V]):
         near = [p for p in sweep.order if adjacent(self.graph, (p,), sweep.have)]
         return (near or sweep.order)[0]
 
-    def compensated(self, sweep: Sweep[V], place: int, rows: V) -> V:
-        """dV - TempView x (the queued updates of the place that are not to be seen)."""
-        ops, number = self.operators, self.umq[0].first
-        since = number + 1 if place in sweep.new else number
-        later = [
-            ops.renumbered(change.deltas[place], 0)
-            for change in self.umq
-            if change.first >= since and place in change.deltas
-        ]
-        if not later:
-            return rows
-        return ops.minus(rows, self._joined(sweep.have, sweep.temp, place, ops.plus(*later)))
+    def compensated(self, work: Work[V], place: int, rows: V) -> V:
+        """dV - TempView x (the updates of the place that are not to be seen), number by number."""
+        ops, sweep, change = self.operators, work.sweeps[0], work.batch.change
+
+        def join(temp: V, updates: V) -> V:
+            return self._joined(sweep.have, temp, place, updates)
+
+        waiting = self.umq.rows(place)
+        surplus = []
+        if ops.size(waiting):
+            surplus.append(join(sweep.temp, ops.renumbered(waiting, 0)))
+        if place in change.deltas:
+            updates, own = change.deltas[place], place not in sweep.new
+            numbers = change.first, change.last
+            surplus += with_later(ops, sweep.temp, updates, *numbers, join, own)
+        self.compensations += bool(surplus)
+        return ops.minus(rows, ops.plus(*surplus)) if surplus else rows
 
     def _joined(self, have: Places, temp: V, place: int, rows: V) -> V:
         tree = joined(self.psj, have, (place,), base=False)
@@ -215,28 +239,24 @@ class SweepManager(Asking[V]):
             return self.operators.empty(self.psj.schema)
         return self.operators.evaluate(finished(self.psj), {LEFT: sweep.temp})
 
-    def _list(self, work: Work[V]) -> ActionList:
-        """V = V + dV: the list of the number at the head, which leaves the queue."""
-        last = self.umq[0].last
-        self.umq, self.work = self.umq[1:], None
+    def _lists(self, work: Work[V]) -> Iterator[ActionList]:
+        """V = V + dV: the lists of the batch, one between two cuts."""
+        self.work = None
         self.mirror.add(work.delta)
-        return self.list_of(work.first, last, work.delta, complete=work.first == last)
+        complete = work.first == work.batch.change.first
+        for first, last in work.batch.spans:
+            rows = self.operators.between(work.delta, first, last)
+            yield self.list_of(first if complete else work.first, last, rows, complete)
 
     # Truncates ------------------------------------------------------------------------------------
 
-    def _lost(self, place: int) -> int | None:
-        """Where in the queue a later truncate takes the rows wanted of a place, None if none does."""
-        relation = self.psj.relations[place]
-        for index, change in enumerate(self.umq[1:], 1):
-            if any(name == relation for _, name in change.truncated):
-                return index
-        return None
-
-    def _skip(self, truncate: int) -> None:
+    def _skip(self, work: Work[V], truncate: int) -> None:
         """Give up the numbers before a truncate: the list of the truncate covers them."""
-        assert self.work is not None
-        self.umq = self.umq[truncate:]
-        self.work = self._begun(self.work.first)
+        if self.umq.held[0].change.first < truncate:
+            self.umq.take(truncate - 1)
+        batch = self.umq.batch(1)
+        assert batch is not None and batch.change.first == truncate
+        self.work = self._begun(work.first, batch)
 
     # State ----------------------------------------------------------------------------------------
 
@@ -245,22 +265,19 @@ class SweepManager(Asking[V]):
         pack = self.operators.pack
         work = self.work and {
             "first": self.work.first,
+            "batch": batch_note(self.operators, self.work.batch),
             "delta": pack(self.work.delta).model_dump(),
             "sweeps": [
                 [list(s.have), pack(s.temp).model_dump(), list(s.order), sorted(s.new)]
                 for s in self.work.sweeps
             ],
         }
-        umq = [
-            {
-                "first": change.first,
-                "last": change.last,
-                "deltas": [[p, pack(rows).model_dump()] for p, rows in change.deltas.items()],
-                "truncated": [list(one) for one in change.truncated],
-            }
-            for change in self.umq
-        ]
-        return {**super().snapshot(), "umq": umq, "work": work, "mirror": self.mirror.snapshot()}
+        return {
+            **super().snapshot(),
+            "umq": self.umq.snapshot(),
+            "work": work,
+            "mirror": self.mirror.snapshot(),
+        }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Back to the state that `snapshot` described.
@@ -270,18 +287,11 @@ class SweepManager(Asking[V]):
         """
         super().restore(saved)
         self.mirror.restore(saved["mirror"])
-        self.umq = tuple(
-            Change(
-                note["first"],
-                note["last"],
-                {place: self._open(rows) for place, rows in note["deltas"]},
-                tuple((number, relation) for number, relation in note["truncated"]),
-            )
-            for note in saved["umq"]
-        )
+        self.umq.restore(saved["umq"])
         work = saved["work"]
         self.work = work and Work(
             work["first"],
+            batch_back(self.operators, work["batch"]),
             self._open(work["delta"]),
             tuple(
                 Sweep(tuple(have), self._open(temp), tuple(order), frozenset(new))

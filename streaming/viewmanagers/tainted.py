@@ -22,12 +22,16 @@ def refuse_tainted(reads: Mapping[str, frozenset[int]], messages: Iterable[Updat
     Raises:
         ViewError: VIEW_INPUT_DAMAGED, VIEW_COLUMN_CHANGED.
     """
-    found = [
-        control
-        for updates in messages
-        for control in updates.controls
-        if control.kind == "tainted" and _concerns(control, reads)
-    ]
+    refuse_controls(reads, (one for updates in messages for one in updates.controls))
+
+
+def refuse_controls(reads: Mapping[str, frozenset[int]], controls: Iterable[Control]) -> None:
+    """The same of controls that came by themselves.
+
+    Raises:
+        ViewError: as above.
+    """
+    found = [one for one in controls if one.kind == "tainted" and _concerns(one, reads)]
     if found:
         number = min(control.number for control in found)
         raise _error(number, [control for control in found if control.number == number])
@@ -47,8 +51,8 @@ def _error(number: int, controls: list[Control]) -> ViewError:
             "VIEW_INPUT_DAMAGED",
             f"transaction {number} has records of {relation} that cannot be decoded",
             where=f"{relation}, number {number}",
-            todo="see `fresco status` for topic, partition and offset; mend the "
-            "source's records, then rebuild the view",
+            todo="see `fresco status` for topic, partition and offset of each; where nothing is lost by "
+            "one, `fresco skip` says so, and the view comes back",
             number=number,
         )
     places = dict.fromkeys(control.where for control in controls)

@@ -126,7 +126,10 @@ class PrintedPa(Printed):
 
 
 class Closure:
-    """The rows that must go together, by their definition, looked for again after every event."""
+    """The rows that must go together, by their definition, looked for again after every event.
+
+    Rows that have lost a view and keep others keep their order (`merge.relrows`).
+    """
 
     def __init__(self, views: Iterable[str]) -> None:
         self.views = sorted(views)
@@ -135,10 +138,13 @@ class Closure:
         self.rows: list[int] = []
         self.lists: list[tuple[str, int, int, bool]] = []
         self.suspended: dict[str, int] = {}
+        self.lost: set[int] = set()
         self.applied: list[Group] = []
 
     def rel(self, i: int, views: Iterable[str], idle: Iterable[str] = ()) -> None:
         self.rows.append(i)
+        if any(i > self.suspended.get(x, i) for x in views):
+            self.lost.add(i)
         for x in self.views:
             black = x not in views or i > self.suspended.get(x, i)
             self.colour[i, x] = "black" if black else "red" if x in idle else "white"
@@ -151,7 +157,15 @@ class Closure:
         self.suspended[x] = after
         for i in self.rows:
             if i > after:
-                self.colour[i, x] = "black"
+                self.blacken(i, x)
+
+    def blacken(self, i: int, x: str) -> None:
+        if self.colour[i, x] != "black":
+            self.lost.add(i)
+        self.colour[i, x] = "black"
+
+    def guarded(self, i: int) -> bool:
+        return i in self.lost and any(self.colour[i, x] != "black" for x in self.views)
 
     def step(self) -> None:
         """Paints what the lists allow and applies every closure without a white cell."""
@@ -177,6 +191,10 @@ class Closure:
                     if k not in together:
                         together.add(k)
                         queue.append(k)
+            if self.guarded(j):
+                before = {k for k in self.rows if k < j and self.guarded(k)} - together
+                together |= before
+                queue += before
         return tuple(sorted(together))
 
     def above(self, i: int, x: str) -> list[int]:

@@ -1,7 +1,8 @@
 """Random relations, scalars and trees for property tests of the evaluators.
 
 Scalars are drawn through `functions.call`, so they have Spark's types and implicit casts; what the
-typing rules refuse is replaced by one of its arguments.
+typing rules refuse is replaced by one of its arguments. A strategy is made once for the same arguments:
+hypothesis takes longer to make one than to draw from it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from decimal import Context, Decimal
+from functools import lru_cache
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -86,6 +88,7 @@ RELATIONS = {
 """Relations over which `trees` draws; none has a key, so duplicates occur."""
 
 
+@lru_cache(maxsize=128)
 def values(type_: str, *, extreme: bool = False) -> st.SearchStrategy[object]:
     """Values of a type and None; small ones that often coincide, or the whole range."""
     return st.none() | _values(type_, extreme)
@@ -132,6 +135,7 @@ def _single(type_: str):
     return single if type_ == "float" else lambda value: value
 
 
+@lru_cache(maxsize=1024)
 def rows(schema: Schema, *, extreme: bool = False, size: int = 6) -> st.SearchStrategy[list[tuple]]:
     """Rows with NULLs and duplicates."""
     row = st.tuples(*(values(column.type, extreme=extreme) for column in schema))
@@ -168,6 +172,7 @@ _SHAPES = {
 _CASTS = ("tinyint", "int", "bigint", "double", "string", "decimal(6,1)", "decimal(38,4)", "date")
 
 
+@lru_cache(maxsize=4096)
 @st.composite
 def scalars(
     draw: st.DrawFn, schema: Schema, depth: int = 2, names: Sequence[str] = tuple(_SHAPES)
@@ -200,6 +205,7 @@ def _cast(value: Scalar, type_: str) -> Scalar:
         return value
 
 
+@lru_cache(maxsize=4096)
 @st.composite
 def _leaves(draw: st.DrawFn, schema: Schema) -> Scalar:
     if draw(st.booleans()):
@@ -210,6 +216,7 @@ def _leaves(draw: st.DrawFn, schema: Schema) -> Scalar:
     return Lit(value, type_)
 
 
+@lru_cache(maxsize=4096)
 @st.composite
 def conditions(
     draw: st.DrawFn, schema: Schema, depth: int = 2, names: Sequence[str] = tuple(_SHAPES)

@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
+from streaming.simulator import isolated
 from streaming.simulator.case import Case, Scenario
 from streaming.simulator.judging import holds
 from streaming.simulator.pipeline import simulate
+from streaming.simulator.views import RelationSet, ViewSet
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import MODES, SCENES, Scene
 
@@ -27,10 +29,15 @@ def case_of(mode: str, scene: Scene) -> Case:
     """A cell's case: several transactions in a message, so that a strong manager takes them as one.
 
     Complete-N is asked of messages that end with a block. Where each row change is numbered by itself,
-    transactions are smaller, so that histories are as long as the others.
+    transactions are smaller, so that histories are as long as the others. A mode with sessions has
+    histories of its own, with every fault (`simulator.isolated`).
     """
     scenario: Scenario = scene.removeprefix("one-")  # type: ignore[assignment]
     sources = 1 if scene.startswith("one-") else 3
+    if MODES[mode].sessions:
+        return replace(
+            isolated.CASE, modes=(mode,), scenario=scenario, sources=sources, transactions=5
+        )
     case = Case((mode,), scenario, sources=sources, transactions=5, batch=4, vary=True)
     if MODES[mode].numbering == "event" and scenario != "single":
         case = replace(case, changes=2)
@@ -63,9 +70,27 @@ CELLS = [
     Cell(mode, scene, info.levels[scene])
     for mode, info in MODES.items()
     for scene in SCENES
-    if scene in info.levels and not info.sessions
+    if scene in info.levels
 ]
-"""Not those of `isolated`, which has histories of its own."""
+
+SESSION_VIEWS: tuple[ViewSet, ...] = ("chain", "pair", "self", "mixed", "narrow")
+SESSION_RELATIONS: tuple[RelationSet, ...] = ("bag", "fanout", "first")
+
+
+def drawn(case: Case, seed: int) -> Case:
+    """The case of one seed: with sessions, views, relations and two or three sources by turns."""
+    if not MODES[case.modes[0]].sessions:
+        return case
+    sources = case.sources if case.sources == 1 or seed // len(SESSION_VIEWS) % 2 else 2
+    views, relations = SESSION_VIEWS[seed % 5], SESSION_RELATIONS[seed % 7 % 3]
+    return replace(case, views=views, relations=relations, sources=sources)
+
+
+def has(case: Case, seed: int, level: Level) -> bool:
+    """Whether the history of a seed has the level."""
+    if MODES[case.modes[0]].sessions:
+        return isolated.holds(drawn(case, seed), seed, level)
+    return holds(case, simulate(case, seed), level)
 
 
 @dataclass(frozen=True)
@@ -84,7 +109,7 @@ def judged(case: Case, level: Level, seeds: range) -> Found:
     below = []
     for seed in seeds:
         try:
-            if not holds(case, simulate(case, seed), level):
+            if not has(case, seed, level):
                 below.append((seed, f"below {level.text}"))
         except Exception as error:
             below.append((seed, f"{type(error).__name__}: {error}"[:300]))
@@ -137,7 +162,7 @@ def report(case: Case, below: list[tuple[int, str]], histories: int) -> str:
     if not below:
         return ""
     seed, what = below[0]
-    return f"{len(below)} of {histories} histories; seed {seed}: {what}; case {case}"
+    return f"{len(below)} of {histories} histories; seed {seed}: {what}; case {drawn(case, seed)}"
 
 
 def increasing(most: int) -> Iterator[range]:

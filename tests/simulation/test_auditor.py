@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.simulator.lattice import Place
+from streaming.simulator.lattice import Place, Shown
 from streaming.viewmanagers.levels import Level
-from tests.simulation.handmade import a_world, judge, states
+from tests.simulation.handmade import a_world, judge, rows, states
 
 ONE_KEY = a_world(
     "copies",
@@ -215,3 +215,43 @@ def test_a_witness_names_the_state_and_what_could_have_stood_there(
 def test_there_is_no_witness_against_a_level_that_is_reached() -> None:
     auditor = judge(ONE_KEY, "single", ["v1"])
     assert all(auditor.witness(states(*EACH), each) is None for each in Level)
+
+
+# Views that come and go ----------------------------------------------------------------------------
+
+
+def shown(*texts: str) -> list[Shown]:
+    """States of several views with " | " between them; - is a view that is not there."""
+    return [
+        tuple(None if part.strip() == "-" else rows(part) for part in text.split("|"))
+        for text in texts
+    ]
+
+
+COMING = {
+    "joins in the second state": (("|-", "[1,1]|-", "[1,1]|", "[1,1]|[2,2]", "|[2,2]"), "complete"),
+    "joins in the third": (("|-", "[1,1]|-", "[1,1]|[2,2]", "|[2,2]"), "complete"),
+    "leaves and comes back": (("|", "[1,1]|", "[1,1]|-", "|-", "|[2,2]"), "complete"),
+    "is not there at the end": (("|", "[1,1]|", "[1,1]|-", "|-"), "complete"),
+    "a state is left out": (("|-", "[1,1]|", "|[2,2]"), "strong"),
+    "comes while the other is ahead": (("-|", "|[2,2]", "[1,1]|[2,2]", "|[2,2]"), "complete"),
+    "comes with what never was": (("|-", "[1,1]|-", "[1,1]|[3,3]", "|[2,2]"), "convergent"),
+    "ends wrong": (("|-", "[1,1]|-", "|"), "none"),
+}
+
+
+@pytest.mark.parametrize("name", COMING)
+def test_a_state_shows_the_views_that_are_there_at_one_source_state(name: str) -> None:
+    logs = {"x": ["+x.r1[1,1]", "+x.r2[2,2]", "-x.r1[1,1]"]}
+    texts, level = COMING[name]
+    found = judge(a_world("copies", {}, logs), "local", ["v1", "v2"])
+    assert found.level(shown(*texts)).text == level
+
+
+def test_what_one_transaction_did_to_two_views_shows_in_both_from_the_first_state_on() -> None:
+    found = judge(a_world("copies", {}, {"x": ["+x.r1[1,1]; +x.r2[2,2]"]}), "local", ["v1", "v2"])
+    assert found.level(shown("|-", "[1,1]|-", "[1,1]|[2,2]")) is Level.COMPLETE
+    half = shown("|-", "[1,1]|-", "[1,1]|", "[1,1]|[2,2]")
+    assert found.level(half) is Level.CONVERGENT
+    witness = found.witness(half, Level.STRONG)
+    assert witness is not None and witness.place == 2

@@ -9,7 +9,7 @@ import pytest
 from streaming.messages import RelRun
 from streaming.simulator import integrating, rel
 from streaming.simulator.case import Case, Faults
-from streaming.simulator.judging import counter_example, run
+from streaming.simulator.judging import auditor, counter_example, run
 from streaming.simulator.pipeline import simulate
 from streaming.simulator.rel import Pattern
 from streaming.simulator.views import Catalog
@@ -164,3 +164,18 @@ def test_rows_without_a_view_in_common_may_still_have_an_order(
     assert outcome.group < STRONG, f"seed {seed}"
     assert set(outcome.levels.values()) == {COMPLETE}
     assert counter_example(replace(case, order="prefix"), COMPLETE, range(400)) is None
+
+
+def test_a_view_that_is_passed_through_leaves_the_others_in_order() -> None:
+    """painting-mvc 6.3: what a convergent view shows may be wrong for a while, nobody else may be.
+
+    V3 = r3 is passed through; T1 on r1 and r3, T2 on r2 and r3: V3's column alone knows of their order.
+    """
+    case = replace(
+        BASE, views="each", sources=1, transactions=8, modes=("replica", "replica", "naive")
+    )
+    for seed in range(150):
+        found = simulate(case, seed)
+        others = [(one, other, None) for one, other, _ in found.group]
+        assert found.stuck is None
+        assert auditor(case, found, None).holds(others, STRONG), f"seed {seed}, {case}"

@@ -191,6 +191,24 @@ def test_the_command_replays_a_seed() -> None:
     assert "U[0..0]={initial state} -> v" in output
 
 
+def test_the_command_replays_views_over_views_that_come_and_go() -> None:
+    case = ("--views", "diamond", "--merge", "auto", "--transactions", "8")
+    changing = ("--view-changes", "0.5", "--rel", "with-actions", "--seed", "2", "--crash", "0.2")
+    code, output = command(*case, *changing)
+    assert code == 0
+    assert "together complete" in output
+    assert "JOIN v" in output and "LEAVE v" in output
+    assert " with REL[" in output and " w " in output
+
+
+def test_the_command_replays_managers_with_copies() -> None:
+    code, output = command("--mode", "sweep", "--copy", "y.r2", "--copy", "x.r1", "--seed", "3")
+    assert code == 0
+    assert "v complete; together complete" in output
+    assert "answered from copies" in output
+    assert "-> y" not in output and "-> x" not in output, "nobody asks what is copied"
+
+
 def test_the_command_searches_for_the_smallest_seed() -> None:
     code, output = command("--mode", "strobe", "--scenario", "local", "--search", "weak")
     assert code == 0

@@ -68,6 +68,11 @@ def variants() -> dict[str, tuple[Case, Level]]:
                 case = case_of(mode, "local")
                 case = replace(case, options=(*case.options, (option, 1 - usual)))
                 found[f"{mode}-{option}-{1 - usual}"] = (case, MODES[mode].levels["local"])
+    for mode in ("sweep", "t_strobe", "c_tstrobe", "c_tstrobe_k"):
+        for window in (1, 3):
+            case = case_of(mode, "local")
+            case = replace(case, options=(*case.options, ("window", window)))
+            found[f"{mode}-window-{window}"] = (case, MODES[mode].levels["local"])
     for mode in ("t_strobe", "g_strobe", "c_tstrobe"):
         level = MODES[mode].levels["local"]
         joined = replace(case_of(mode, "global"), numbering="joined")

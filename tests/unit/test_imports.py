@@ -1,7 +1,6 @@
 """Who may import whom (DESIGN 12), and how large a file and a function may be (STYLE).
 
-Read from the syntax trees of all modules, imports inside functions included; what stands under
-`if TYPE_CHECKING:` is no import.
+Read from the syntax trees of all modules (`tests.importgraph`).
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.importgraph import ROOT, SPARK, imported
+
 PACKAGE = ROOT / "streaming"
 MACHINES = ("integrator", "viewmanagers", "merge", "queries")
 COLUMNS = frozenset({"pyarrow", "duckdb", "numpy"})
 """What a machine may use to hand relations on."""
-SPARK = frozenset({"pyspark", "py4j", "delta"})
 MAY_USE_SPARK = (
     "runtime/*.py",
     "warehouse/*.py",
@@ -60,42 +59,9 @@ WRITTEN = {
 """All of the project's Python, tests and benchmarks included, for the rules of size and names."""
 
 
-def reached(node: ast.AST) -> Iterator[ast.AST]:
-    """Every node that can run."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
-            for other in child.orelse:
-                yield from (other, *reached(other))
-            continue
-        yield child
-        yield from reached(child)
-
-
 def imports_in(file: str, tree: ast.Module) -> Iterator[Import]:
-    for node in reached(tree):
-        match node:
-            case ast.Import(names=names):
-                for name in names:
-                    yield Import(file, node.lineno, name.name)
-            case ast.ImportFrom(module=module, names=names, level=level):
-                base = module or ""
-                if level:
-                    folder = ["streaming", *file.split("/")[:-1]]
-                    base = ".".join([*folder[: len(folder) - level + 1], *filter(None, [module])])
-                # `from streaming import cli` imports streaming.cli, if that is a module.
-                for name in names:
-                    inner = f"{base}.{name.name}"
-                    yield Import(file, node.lineno, inner if is_module(inner) else base)
-            case ast.Call(func=function, args=[ast.Constant(value=str(module)), *_]):
-                if ast.unparse(function) in {"__import__", "import_module"} or ast.unparse(
-                    function
-                ).endswith(".import_module"):
-                    yield Import(file, node.lineno, module)
-
-
-def is_module(name: str) -> bool:
-    place = ROOT / name.replace(".", "/")
-    return place.is_dir() or place.with_suffix(".py").is_file()
+    package = ["streaming", *file.split("/")[:-1]]
+    return (Import(file, line, module) for line, module in imported(package, tree))
 
 
 IMPORTS = [found for file, tree in FILES.items() for found in imports_in(file, tree)]

@@ -56,6 +56,18 @@ def test_a_unit_may_cross_a_cut_as_lists_do_after_a_lost_truncate() -> None:
     (unit,) = world.handle(world.updates(3, 3, (3, 3, "pv"), r={3: (3, 3)}))
     assert (unit.first, unit.last) == (1, 3)
     assert unit.relations == {"x.r": {(3, (2, 2)): 1, (3, (3, 3)): 1}, "p": {(3, (1, 1)): 1}}
+    (sent,) = world.mediator.passed_on(world.al("v", 1, 3))
+    assert (sent.first, sent.last, sent.complete, sent.across) == (1, 3, False, True)
+
+
+def test_a_unit_within_two_cuts_makes_a_list_that_crosses_none() -> None:
+    world = World().begun()
+    world.handle(world.updates(1, 2, (1, 2, "pv")))
+    world.handle(world.updates(3, 3, (3, 3, "v")))
+    world.handle(world.al("p", 1, 2, {2: (1, 1)}, complete=False))
+    (sent,) = world.mediator.passed_on(world.al("v", 1, 2))
+    assert (sent.complete, sent.across) == (False, False)
+    assert world.passed(3, 3) == [(3, 3, True)]
 
 
 def test_in_a_unit_a_truncate_takes_what_came_before_it_and_a_taint_counts_from_the_first() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from streaming.merge.batching import NONE
 from streaming.merge.machine import MergeMachine
 from streaming.messages import ActionList, Rel, RelRun
-from tests.unit.merge_messages import al, drop, refused, rel, suspend, told
+from tests.unit.merge_messages import al, drop, refused, rel, suspend, taken, told
 
 
 def across(view: str, first: int, last: int) -> ActionList:
@@ -76,6 +79,9 @@ def test_a_waiting_list_that_breaks_a_rule_is_told_when_rel_comes_and_rel_is_not
     refused(merge, ROWS[1], "'a' has no list for number 1", names="ActionList")
 
 
+# Guarded rows -------------------------------------------------------------------------------------
+
+
 def guarded(first: int, last: int, views: str) -> RelRun:
     return RelRun(first=first, last=last, views=tuple(views), guarded=True)
 
@@ -87,3 +93,48 @@ def test_guarded_rows_keep_their_order_and_others_overtake(algorithm: str) -> No
     assert ranges(merge) == [((2, 2),)], "T3 may depend on T1 by a relation that no view uses"
     merge = again(merge)
     assert ranges(told(merge, al("a", 1, 1))) == [((1, 1), (3, 3))]
+
+
+ORDER = (RelRun(first=1, last=1, views=("a", "c")), RelRun(first=2, last=2, views=("b", "c")))
+"""T1 on the relations of a and c, T2 on those of b and c: c alone knows that T2 comes after T1."""
+
+
+def three(algorithm: str, through: tuple[str, ...] = ()) -> MergeMachine:
+    """A merge of a, b and c that has shown number 0."""
+    machine = MergeMachine("g", tuple("abc"), algorithm, NONE, through=through)  # type: ignore[arg-type]
+    merge: MergeMachine = told(machine, rel(0, 0, (0, 0, "abc")))
+    told(merge, *(al(view, 0, 0) for view in "abc"))
+    assert taken(merge)
+    return merge
+
+
+@pytest.mark.parametrize("algorithm", ["spa", "pa"])
+@pytest.mark.parametrize("end", [drop("c", 2), suspend("c", 0)], ids=["dropped", "suspended"])
+def test_rows_that_lose_a_view_keep_the_order_it_gave_them(end: object, algorithm: str) -> None:
+    merge = told(three(algorithm), Rel(group="g", first=1, last=2, runs=ORDER), end)
+    told(merge, al("b", 2, 2))
+    assert [batch.parts for batch in iter(merge.take_batch, None) if batch.parts] == []
+    saved = json.loads(json.dumps(merge.snapshot()))
+    merge = three(algorithm)
+    merge.restore(saved)
+    told(merge, al("a", 1, 1))
+    assert taken(merge) == ["a1", "b2"]
+
+
+@pytest.mark.parametrize("algorithm", ["spa", "pa"])
+def test_rows_that_come_after_a_suspension_keep_the_order_too(algorithm: str) -> None:
+    merge = told(three(algorithm), suspend("c", 0))
+    told(merge, Rel(group="g", first=1, last=2, runs=ORDER), al("b", 2, 2))
+    assert taken(merge) == []
+    assert taken(told(merge, al("a", 1, 1))) == ["a1", "b2"]
+
+
+def test_a_view_that_is_passed_through_keeps_the_order_of_the_others() -> None:
+    merge = told(three("pa", ("c",)), Rel(group="g", first=1, last=2, runs=ORDER), al("b", 2, 2))
+    assert taken(merge) == []
+    saved = json.loads(json.dumps(merge.snapshot()))
+    merge = three("pa", ("c",))
+    merge.restore(saved)
+    assert merge.snapshot() == saved
+    assert taken(told(merge, al("c", 1, 2))) == ["c1", "c2"], "it waits for nobody itself"
+    assert taken(told(merge, al("a", 1, 1))) == ["a1", "b2"]

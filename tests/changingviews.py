@@ -1,0 +1,281 @@
+"""A pipeline whose views come and go, stepped by hand: the service's own wiring, without Kafka and Spark.
+
+Requests, manifests, staged files, tables and catalog are real, and so is what builds the stages. Topics
+are lists that outlive a driver. A driver can be killed wherever a message is published, a manifest or a
+request's word is written, and before each commit of a table: `reach` is called there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+
+from streaming.catalog import load_views
+from streaming.config import Config, Limits, Source
+from streaming.metrics import Metrics
+from streaming.runtime.choosing import Choice, choose
+from streaming.runtime.grouping import form_groups
+from streaming.runtime.kafka import Topics, headers
+from streaming.runtime.members import Members, settle_catalog
+from streaming.runtime.plan import Pipeline
+from streaming.runtime.pulse import NOTHING
+from streaming.runtime.requests import Requests
+from streaming.runtime.stages import build_stages
+from streaming.runtime.step import Fence, Manifest, ManifestStore, Outgoing, Stage, Stepper
+from streaming.sources.schema import CapturedRelation, CapturedSource, captured
+from tests.sourcelog import RECORDS, Record, SourceLog
+from tests.sourcelog import Topics as Offsets
+
+NAME = "shop"
+COLUMNS = [("id", "int8"), ("account", "int4"), ("amount", "int8")]
+VIEWS = {
+    "totals": "SELECT account, SUM(amount) AS total, COUNT(*) AS n FROM north.entry GROUP BY account",
+    "entries": "SELECT id, account, amount FROM north.entry",
+}
+
+
+def relations() -> list[CapturedRelation]:
+    return [
+        captured("north.entry", "north.public.entry", COLUMNS, key=["id"]),
+        captured(
+            "north.other", "north.public.other", [("id", "int8"), ("words", "text")], key=["id"]
+        ),
+    ]
+
+
+class Shop:
+    """What outlives a driver: the source and its log, the topics, the warehouse."""
+
+    def __init__(self, folder: Path, **limits: int) -> None:
+        self.folder = folder
+        self.views = folder / "views"
+        self.views.mkdir(parents=True)
+        self.log, self._offsets = SourceLog("north"), Offsets()
+        self.rows: dict[int, tuple[int, int]] = {}
+        self.events: list[dict[str, Any]] = []
+        self.records: dict[str, list[dict[str, Any]]] = {}
+        tables = {"entry": "public.entry", "other": "public.other"}
+        self.config = Config(
+            pipeline=NAME,
+            warehouse=folder / "warehouse",
+            views=self.views,
+            sources={"north": Source(tables=tables, snapshot=False)},
+            limits=Limits(**limits),
+        )
+        for name, text in VIEWS.items():
+            self.write(name, text)
+
+    @property
+    def warehouse(self) -> Path:
+        return self.config.warehouse
+
+    def write(self, name: str, text: str, folder: Path | None = None) -> Path:
+        """A view's file."""
+        file = (folder or self.views) / f"{name}.sql"
+        file.write_text(f"CREATE MATERIALIZED VIEW {name} AS {text}\n")
+        return file
+
+    def put(self, id_: int, account: int, amount: int) -> None:
+        """A transaction: one entry comes, or has other values."""
+        before = self.rows.get(id_)
+        self.rows[id_] = (account, amount)
+        op = "c" if before is None else "u"
+        self._commit(("entry", op, self._row(id_, before), self._row(id_, self.rows[id_])))
+
+    def delete(self, id_: int) -> None:
+        """A transaction: one entry goes."""
+        self._commit(("entry", "d", self._row(id_, self.rows.pop(id_)), None))
+
+    def truncate(self) -> None:
+        """A transaction: all entries go at once."""
+        self.rows.clear()
+        self._commit(("entry", "t", None, None))
+
+    def other(self, id_: int, words: str) -> None:
+        """A transaction on the other relation."""
+        self._commit(("other", "c", None, {"id": id_, "words": words}))
+
+    def spoiled(self) -> None:
+        """A transaction whose only record cannot be read."""
+        begin, row, end = self.log.commit([("entry", "c", None, self._row(99, (1, 1)))])
+        self.publish([begin, (row[0], "{not json"), end])
+
+    def publish(self, records: list[Record]) -> None:
+        self.events += self._offsets.batch(records).to_pylist()
+
+    def _commit(
+        self, change: tuple[str, str, dict[str, Any] | None, dict[str, Any] | None]
+    ) -> None:
+        self.publish(self.log.commit([change]))
+
+    def _row(self, id_: int, values: tuple[int, int] | None) -> dict[str, Any] | None:
+        return None if values is None else {"id": id_, "account": values[0], "amount": values[1]}
+
+    def planned(self) -> Pipeline:
+        """What a start plans from the view files."""
+        captured_ = relations()
+        by_name = {one.relation.name: one.relation for one in captured_}
+        views = load_views(self.views, by_name)
+        choices: dict[str, Choice] = {}
+        for view in views:
+            choices[view.name] = choose(self.config, view, by_name, choices)
+        groups = form_groups(self.config, views, choices, by_name.keys())
+        sources = (CapturedSource("north", "north", snapshot=False),)
+        made = {group.name: group.views for group in groups}
+        return Pipeline(NAME, sources, tuple(captured_), tuple(views), made, choices)
+
+
+class Driver:
+    """One start of the service over a shop.
+
+    Args:
+        reach: called with the name of each moment; may raise (`stepworld.Crash`).
+    """
+
+    def __init__(self, shop: Shop, reach: Callable[[str], None] = lambda moment: None) -> None:
+        self.shop, self._reach = shop, reach
+        self._at: dict[tuple[str, str], int] = {}
+        planned = shop.planned()
+        settle_catalog(shop.warehouse, planned)
+        self.members = Members(shop.config, planned)
+        self.fence = Fence(shop.warehouse / "_state" / "generations", {"process": "a test"})
+        self.topics = Topics(NAME)
+        self.stages = build_stages(
+            shop.config,
+            self.members.plan(),
+            self.topics,
+            Metrics(),
+            cast(Any, None),
+            self.members,
+        )
+        for merge in self.stages.merges.values():
+            merge.writer.before_commit = lambda table: reach(f"commit of {table}")
+        self.steppers: dict[str, Stepper] = {}
+        integrator = self.stages.integrator
+        assert integrator is not None
+        for stage in (*self.stages.merges.values(), *self.stages.views, integrator):
+            self._run(stage)
+        self._source = _Reader(shop, self.steppers[integrator.name])
+
+    def close(self) -> None:
+        self.stages.close()
+
+    # Moves ----------------------------------------------------------------------------------------
+
+    def step(self, name: str) -> None:
+        """One stage over what has come for it, and a tick."""
+        stepper = self.steppers[name]
+        if name == "integrator":
+            stepper.batch(self._source.take())
+            return
+        records: list[dict[str, Any]] = []
+        for topic in self._reads(name):
+            start = max(self._at.get((name, topic), 0), stepper.offsets.get(f"{topic}:0", 0))
+            found = self.shop.records.get(topic, [])
+            records += found[start:]
+            self._at[name, topic] = len(found)
+        stepper.batch(pa.Table.from_pylist(records) if records else NOTHING)
+
+    def views(self) -> list[str]:
+        """The view managers' stages that run."""
+        return [name for name in self.steppers if name.startswith("view:")]
+
+    def round(self, number: bool = True) -> None:
+        """What a second of the service does, in the order of the data."""
+        if number:
+            self.step("integrator")
+        for name in self.views():
+            self.step(name)
+        self.step(f"merge:{NAME}")
+        self.stages.collect()
+        self.follow()
+
+    def follow(self) -> None:
+        """As the service follows requests."""
+        self.stages.recover()
+        if not self.members.moved():
+            return
+        wanted = self.members.wanted()
+        for name in self.views():
+            if name not in wanted:
+                del self.steppers[name]
+                self.stages.leave(name)
+        for name, member in wanted.items():
+            if name not in self.steppers:
+                with self.members.refusing(member):
+                    self._run(self.stages.join(member))
+        self.members.tidy(wanted)
+        self.members.followed()
+
+    def settle(self, rounds: int = 12) -> None:
+        """Rounds until no request is open."""
+        requests = Requests(self.shop.warehouse)
+        for _ in range(rounds):
+            self.round()
+            if not requests.open():
+                return
+        raise AssertionError(f"still open: {requests.open()}")
+
+    # Parts ----------------------------------------------------------------------------------------
+
+    def _run(self, stage: Stage) -> None:
+        folder = self.shop.warehouse / "_state" / stage.name.replace(":", "-") / "manifests"
+        store = _Store(folder, self._reach)
+        stepper = Stepper(stage, store, self.fence, self._publish)
+        if hasattr(stage, "begin"):
+            if stepper.last is None:
+                ends = {t: len(self.shop.records.get(t, [])) for t in stage.topics(self.topics)}
+                stage.begin = {f"{topic}:0": end for topic, end in ends.items()}
+            for topic in stage.topics(self.topics):
+                self._at[stage.name, topic] = stage.begin[f"{topic}:0"]
+        self.steppers[stage.name] = stepper
+
+    def _reads(self, name: str) -> tuple[str, ...]:
+        if name.startswith("merge:"):
+            return self.topics.rel(NAME), self.topics.actions(NAME)
+        (stage,) = (one for one in self.stages.views if one.name == name)
+        return stage.topics(self.topics)
+
+    def _publish(self, producer: str, generation: int, messages: tuple[Outgoing, ...]) -> None:
+        for message in messages:
+            self._reach(f"{message.kind} of {producer}")
+            records = self.shop.records.setdefault(message.topic, [])
+            fields = headers(NAME, producer, generation, message)
+            records.append(
+                {
+                    "topic": message.topic,
+                    "partition": 0,
+                    "offset": len(records),
+                    "value": message.body.encode(),
+                    "headers": [{"key": key, "value": value} for key, value in fields],
+                }
+            )
+        self._reach(f"published by {producer}")
+
+
+class _Store(ManifestStore):
+    def __init__(self, folder: Path, reach: Callable[[str], None]) -> None:
+        super().__init__(folder)
+        self._reach = reach
+
+    def put(self, manifest: Manifest) -> None:
+        self._reach(f"manifest of {manifest.stage}")
+        super().put(manifest)
+        self._reach(f"after the manifest of {manifest.stage}")
+
+
+class _Reader:
+    """The captured topics, from where the integrator's manifests have come to."""
+
+    def __init__(self, shop: Shop, stepper: Stepper) -> None:
+        self._shop = shop
+        done = stepper.offsets
+        self._at = sum(one["offset"] < done.get(f"{one['topic']}:0", 0) for one in shop.events)
+
+    def take(self) -> pa.Table:
+        found = self._shop.events[self._at :]
+        self._at = len(self._shop.events)
+        return pa.Table.from_pylist(found, schema=RECORDS)

@@ -25,6 +25,7 @@ from streaming.config import load_config
 from streaming.console.live import LiveBoard
 from streaming.embedded.bank import create_bank
 from streaming.embedded.description import DATABASES
+from streaming.embedded.java import SHORT_LIVED
 from streaming.embedded.marker import Marker
 from streaming.embedded.naive import NaiveSum
 from streaming.embedded.process import Command, ManagedProcess
@@ -32,11 +33,14 @@ from streaming.embedded.stack import Stack
 from streaming.embedded.workload import Workload
 from streaming.errors import FrescoError
 from streaming.runtime.plan import databases
+from streaming.runtime.session import STACK
 from streaming.verify import Verdict, verify_pipeline, verify_sources
 
 BANK = Path(__file__).resolve().parent.parent / "conf" / "bank.yaml"
 FIRST_EPOCH_SECONDS = 180.0
 REST_SECONDS = 120.0
+DRIVER_JAVA = " ".join((STACK, *SHORT_LIVED))
+"""Options of a driver's JVM that lives for a minute."""
 SAMPLE = 100
 """Numbers that the final `verify` recomputes at most."""
 
@@ -101,7 +105,7 @@ class BankStack:
         command = Command(
             name,
             words,
-            env={**os.environ, **self.environment, "COLUMNS": "160"},
+            env={**os.environ, **self.environment, "COLUMNS": "160", "FRESCO_JAVA": DRIVER_JAVA},
             stop_signal=signal.SIGTERM,
         )
         self.service = ManagedProcess(command, self.stack.folder).start()

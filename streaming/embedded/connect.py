@@ -16,12 +16,12 @@ from typing import Any
 
 from streaming.embedded import jars
 from streaming.embedded.description import FILE_PROVIDER, WORKER_SETTINGS
-from streaming.embedded.java import LOG_OPTIONS, java_command
+from streaming.embedded.java import LOG_OPTIONS, SHORT_LIVED, java_command
 from streaming.embedded.ports import LOOPBACK
 from streaming.embedded.process import Command, ManagedProcess
 from streaming.errors import FrescoError
 
-_HEAP = ("-Xms128m", "-Xmx768m", "-XX:+UseSerialGC")
+_HEAP = ("-Xms128m", "-Xmx768m", *SHORT_LIVED)
 _READY_SECONDS = 90
 
 

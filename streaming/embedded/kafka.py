@@ -14,12 +14,12 @@ from kafka.errors import KafkaError
 
 from streaming.embedded import jars
 from streaming.embedded.description import BROKER_SETTINGS, TOPIC_SETTINGS
-from streaming.embedded.java import LOG_OPTIONS, java_command
+from streaming.embedded.java import LOG_OPTIONS, SHORT_LIVED, java_command
 from streaming.embedded.ports import LOOPBACK, accepts
 from streaming.embedded.process import Command, ManagedProcess
 from streaming.errors import FrescoError
 
-_HEAP = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC")
+_HEAP = ("-Xms256m", "-Xmx512m", *SHORT_LIVED)
 _READY_SECONDS = 60
 
 

@@ -15,13 +15,16 @@ PACKAGES = (
 )
 """What `spark-submit --packages` needs."""
 
+STACK = "-Xss8m"
+"""Threads of streaming queries die of StackOverflowError with the default stack."""
+
 _CHECKPOINT_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 _PROPERTIES = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.driver.extraJavaOptions": "-Xss8m -XX:+UseParallelGC",
+    "spark.driver.extraJavaOptions": f"{STACK} -XX:+UseParallelGC",
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

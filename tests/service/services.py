@@ -22,6 +22,7 @@ from unittest import mock
 import yaml
 
 from streaming.config import Config, load_config
+from streaming.demo import DRIVER_JAVA
 from streaming.embedded.process import guarded
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
@@ -146,10 +147,10 @@ class Pipeline:
         """A `fresco` command over this configuration."""
         return [sys.executable, "-m", "streaming", *words, "--config", str(self.config)]
 
-    def start(self, name: str = "service") -> Process:
+    def start(self, name: str = "service", *options: str) -> Process:
         """Start `fresco run`; its log is named after it and goes on over starts of one name."""
         log = self.config.parent / f"{name}.log"
-        return Process(self.command("run"), log, self.environment)
+        return Process(self.command("run", *options), log, self.environment)
 
     def read_config(self) -> Config:
         """The checked configuration."""
@@ -190,11 +191,31 @@ def bank_pipeline(folder: Path, name: str, environment: Mapping[str, str]) -> Pi
     return write_pipeline(folder, settings, environment)
 
 
+def specified_pipeline(
+    folder: Path,
+    name: str,
+    views: Mapping[str, tuple[str, str]],
+    environment: Mapping[str, str],
+    **more: Any,
+) -> Pipeline:
+    """The bank's sources under views of a test: view -> its level and mode, and its SELECT."""
+    files = folder / "views"
+    files.mkdir(parents=True)
+    for view, (how, query) in views.items():
+        text = f"CREATE MATERIALIZED VIEW {view}\nWITH {how}\nAS {query}\n"
+        (files / f"{view}.sql").write_text(text)
+    settings = yaml.safe_load(BANK_CONFIG.read_text())
+    settings |= {"pipeline": name, "views": str(files), "metrics": {"port": 0}, **more}
+    return write_pipeline(folder, settings, environment)
+
+
 def write_pipeline(
     folder: Path, settings: Mapping[str, Any], environment: Mapping[str, str]
 ) -> Pipeline:
     """A pipeline of these settings, its file and its warehouse in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     name, config, warehouse = settings["pipeline"], folder / "pipeline.yaml", folder / "warehouse"
-    config.write_text(yaml.safe_dump({**settings, "warehouse": str(warehouse)}, sort_keys=False))
+    spark = {"spark.driver.extraJavaOptions": DRIVER_JAVA}
+    given = {**settings, "spark": spark, "warehouse": str(warehouse)}
+    config.write_text(yaml.safe_dump(given, sort_keys=False))
     return Pipeline(config, warehouse, name, environment)

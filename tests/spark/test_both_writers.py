@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +15,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from streaming.demo import DRIVER_JAVA
 from streaming.embedded.jars import spark_jars
+from streaming.errors import FrescoError
 from streaming.readers import Warehouse
 from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.options import WriterOptions
@@ -64,6 +67,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = (
         SparkSession.builder.master("local[2]")
         .appName("fresco-test")
+        .config("spark.driver.extraJavaOptions", DRIVER_JAVA)
         .config("spark.jars", ",".join(map(str, spark_jars())))
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         .config(
@@ -134,6 +138,31 @@ def test_each_writer_goes_on_where_the_other_stopped(tmp_path: Path, spark: Spar
         mixed.commit(changes, epoch, spark=spark if at % 2 else None)
         Upkeep(mixed, options=UpkeepOptions(small_files=2)).run(60)
     assert content(mixed) == content(alone)
+
+
+def test_spark_reads_a_view_that_joined_later_as_the_reader_does(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """Also where the nearest epoch does not have the view, nor even its column."""
+    late = replace(LINES, since=4)
+    writer = GroupWriter(str(tmp_path), "bank", "g", [BALANCE])
+    first = next_epoch(None, "g", ((0, 5),), written_ms=0, views={"balance": 0})
+    writer.commit({"balance": delta(BALANCE, [(0, 1, 1, Decimal(1))])}, first)
+    writer.add_view(late)
+    rows = [(4, 2, "same", 1), (5, 1, "b", 2), (7, -1, "same", 1)]
+    shown = next_epoch(first, "g", ((6, 8),), written_ms=1, views={"balance": 0, "lines": 4})
+    writer.commit({"lines": delta(LINES, rows)}, shown)
+    write_catalog(tmp_path, "g", [BALANCE, late])
+    warehouse = Warehouse(tmp_path)
+    counts = []
+    for number in (4, 5, 6, 7, 8):
+        frame = warehouse.spark(spark, "lines", transaction=number)
+        ours = warehouse.read("lines", transaction=number)
+        assert lines(frame.toArrow()) == lines(ours), number
+        counts.append(ours.num_rows)
+    assert counts == [2, 3, 3, 2, 2]
+    with pytest.raises(FrescoError, match="READ_VIEW_NOT_THERE"):
+        warehouse.spark(spark, "lines", transaction=3)
 
 
 def test_spark_reads_every_state_as_the_reader_does(tmp_path: Path, spark: SparkSession) -> None:

@@ -37,6 +37,7 @@ from streaming.algebra.tree import (
     Tree,
 )
 from streaming.algebra.types import avg_type, delta_schema, sum_type
+from streaming.demo import DRIVER_JAVA
 from tests.properties.delta_trees import RELATIONS, History, histories, views
 from tests.properties.test_delta_properties import apply, batch_of, recomputed
 
@@ -45,6 +46,7 @@ from tests.properties.test_delta_properties import apply, batch_of, recomputed
 def spark() -> Iterator[SparkSession]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     properties = {
+        "spark.driver.extraJavaOptions": DRIVER_JAVA,
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -17,6 +17,7 @@ from streaming.algebra.parse import parse
 from streaming.algebra.sql import tree_sql
 from streaming.algebra.tree import Column, Project, Relation, Scan
 from streaming.algebra.types import NULL
+from streaming.demo import DRIVER_JAVA
 from streaming.errors import FrescoError
 from tests.golden.spark_types import COLUMNS, EXPRESSIONS, UNIONS
 from tests.properties.trees import (
@@ -38,6 +39,7 @@ ONE = Relation("one", tuple(Column(f"c{i}", t) for i, t in enumerate(TYPES)))
 def spark():
     session = (
         SparkSession.builder.master("local[1]")
+        .config("spark.driver.extraJavaOptions", DRIVER_JAVA)
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "1")

@@ -10,17 +10,26 @@ import argparse
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 
-def serve(config: Path, *, local_jars: bool, on_stop: Callable[[Callable[[], None]], None]) -> None:
-    """Run a pipeline until it is told to stop.
+def serve(
+    config: Path,
+    *,
+    local_jars: bool,
+    on_stop: Callable[[Callable[[], None]], None],
+    roles: Sequence[str] = (),
+    metrics_port: int | None = None,
+) -> None:
+    """Run a pipeline, or its stages of some roles, until it is told to stop.
 
     Args:
         local_jars: take Spark's extra jars from Fresco's cache (fetched when missing); False when
             spark-submit or the cluster brings them.
         on_stop: is given the function that asks the service to stop.
+        roles: `integrator`, `view:<name>`, `merge:<group>`; () for all.
+        metrics_port: in place of the configured one.
 
     Raises:
         FrescoError: what keeps the pipeline from running.
@@ -33,7 +42,7 @@ def serve(config: Path, *, local_jars: bool, on_stop: Callable[[Callable[[], Non
         from streaming.embedded.jars import spark_jars
 
         jars = [str(jar) for jar in spark_jars()]
-    service = Service(load_config(config), jars=jars)
+    service = Service(load_config(config), jars=jars, roles=roles, metrics_port=metrics_port)
     on_stop(service.request_stop)
     service.run()
 
@@ -44,6 +53,10 @@ def main(arguments: list[str] | None = None) -> int:
 
     parser = argparse.ArgumentParser(prog="app.py", description="Run a Fresco pipeline.")
     parser.add_argument("--config", required=True, type=Path, help="the pipeline's YAML file")
+    parser.add_argument(
+        "--role", action="append", default=[], help="a stage to run here; all without"
+    )
+    parser.add_argument("--metrics-port", type=int, help="in place of metrics.port; 0: a free one")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -54,7 +67,13 @@ def main(arguments: list[str] | None = None) -> int:
             signal.signal(number, lambda *_: stop())
 
     try:
-        serve(options.config, local_jars=False, on_stop=stop_on_signals)
+        serve(
+            options.config,
+            local_jars=False,
+            on_stop=stop_on_signals,
+            roles=options.role,
+            metrics_port=options.metrics_port,
+        )
     except FrescoError as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,20 +1,26 @@
 """The stored catalog: what a pipeline maintains, kept in its warehouse.
 
-`<warehouse>/_catalog/views.json` is written once, at the first start, by put-if-absent; a later
-start whose files differ from it is refused, because adding or dropping a view of a running pipeline
-is a step of its own (`fresco view add`, `fresco view drop`) that has to reach a cut of the numbers.
+`<warehouse>/_catalog/views.json` is written at the first start, by put-if-absent; a later start whose
+files differ from it is refused, because adding or dropping a view of a running pipeline is a step of
+its own (`fresco view add`, `fresco view drop`) that has to reach a cut of the numbers. The merge stage
+replaces it when such a step's commit is durable.
 
     {"views": [{"name", "group", "level", "every", "mode", "refresh", "sql",
-                "schema": [{"name", "type"}], "key": [position] or null, "relations": [name]}],
+                "schema": [{"name", "type"}], "key": [position] or null, "relations": [name],
+                "since": n, "request": k, "column": name}],
      "relations": [{"name", "schema": [{"name", "type"}], "key": [position]}]}
+
+`since`, `request` and `column` stand only with views that joined while the pipeline ran (`Joined`).
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,25 +33,77 @@ from streaming.views import ViewSpec, load_views, parse_view, parse_view_file
 
 __all__ = [
     "Catalog",
+    "Joined",
     "ViewSpec",
+    "catalog_held",
     "compare_catalog",
+    "entry_of",
     "load_catalog",
     "load_views",
     "parse_view",
     "parse_view_file",
     "replace_catalog",
     "save_catalog",
+    "spec_of",
 ]
 PATH = "_catalog/views.json"
 
 
 @dataclass(frozen=True)
+class Joined:
+    """How a view came to a running pipeline.
+
+    Attributes:
+        since: the number at which it joined its group.
+        request: the request that brought it, by which its stage is named.
+        column: its column in the group's table, where it is not its name (`warehouse.table`).
+    """
+
+    since: int
+    request: int
+    column: str = ""
+
+
+@dataclass(frozen=True)
 class Catalog:
-    """What is maintained: the views, merge group -> view names, relations by name."""
+    """What is maintained: the views, merge group -> view names, relations by name.
+
+    Attributes:
+        joined: of the views that were not there from the beginning.
+    """
 
     views: tuple[ViewSpec, ...]
     groups: Mapping[str, tuple[str, ...]]
     relations: Mapping[str, Relation]
+    joined: Mapping[str, Joined] = field(default_factory=dict)
+
+    def group_of(self, view: str) -> str:
+        """The merge group of a view."""
+        return next(group for group, views in self.groups.items() if view in views)
+
+    def with_view(self, view: ViewSpec, group: str, joined: Joined) -> Catalog:
+        """With a view that joins, for the first time or again: then at its place, parents first."""
+        joins = {**self.joined, view.name: joined}
+        if any(one.name == view.name for one in self.views):
+            views = tuple(view if one.name == view.name else one for one in self.views)
+            return Catalog(views, self.groups, self.relations, joins)
+        groups = {**self.groups, group: (*self.groups.get(group, ()), view.name)}
+        return Catalog((*self.views, view), groups, self.relations, joins)
+
+    def with_entry(self, entry: Mapping[str, Any], request: int) -> Catalog:
+        """With a view that a request adds, which has not joined yet."""
+        known = {**self.relations, **{view.name: view.relation for view in self.views}}
+        spec = spec_of(entry, known, f"request {request}")
+        return self.with_view(spec, entry["group"], Joined(0, request))
+
+    def without_view(self, name: str) -> Catalog:
+        """Without a view, whether it was there or not; its group stays."""
+        return Catalog(
+            tuple(view for view in self.views if view.name != name),
+            {group: tuple(v for v in views if v != name) for group, views in self.groups.items()},
+            self.relations,
+            {view: one for view, one in self.joined.items() if view != name},
+        )
 
 
 def save_catalog(
@@ -78,6 +136,18 @@ def replace_catalog(warehouse: Path | str, catalog: Catalog) -> None:
     os.replace(draft, path)
 
 
+@contextmanager
+def catalog_held(warehouse: Path | str) -> Iterator[None]:
+    """Nobody else changes the catalog meanwhile: groups have merges of their own, and one catalog.
+
+    A crash lets go of it.
+    """
+    path = Path(warehouse) / PATH
+    with open(path.with_name(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def load_catalog(warehouse: Path | str) -> Catalog:
     """The stored catalog, its views parsed anew from their SQL.
 
@@ -91,19 +161,14 @@ def load_catalog(warehouse: Path | str) -> Catalog:
         relations = {entry["name"]: _relation(entry) for entry in value["relations"]}
         known, views = dict(relations), []
         groups: dict[str, list[str]] = {}
+        joined = {}
         for entry in value["views"]:
-            query = parse(entry["sql"], known, origin=f"{path} ({entry['name']})")
-            key = None if entry["key"] is None else tuple(entry["key"])
-            spec = ViewSpec(
-                **{k: entry[k] for k in ("name", "level", "every", "mode", "refresh", "sql")},
-                tree=query,
-                schema=_schema(entry["schema"]),
-                relations=tuple(entry["relations"]),
-                key=key,
-            )
+            spec = spec_of(entry, known, origin=f"{path} ({entry['name']})")
             views.append(spec)
             known[spec.name] = spec.relation
             groups.setdefault(entry["group"], []).append(spec.name)
+            if "request" in entry:
+                joined[spec.name] = Joined(entry["since"], entry["request"], entry["column"])
     except (ValueError, KeyError, TypeError) as error:
         raise FrescoError(
             "CATALOG_DAMAGED",
@@ -111,7 +176,26 @@ def load_catalog(warehouse: Path | str) -> Catalog:
             where=str(path),
             todo="restore the file from a backup of the warehouse",
         ) from error
-    return Catalog(tuple(views), {g: tuple(v) for g, v in groups.items()}, relations)
+    return Catalog(tuple(views), {g: tuple(v) for g, v in groups.items()}, relations, joined)
+
+
+def spec_of(entry: Mapping[str, Any], known: Mapping[str, Relation], origin: str = "") -> ViewSpec:
+    """The view of a catalog's entry, its SQL parsed anew.
+
+    Args:
+        known: what it may scan: relations, and views as relations.
+
+    Raises:
+        FrescoError: SQL_*.
+        KeyError, TypeError: not an entry.
+    """
+    return ViewSpec(
+        **{k: entry[k] for k in ("name", "level", "every", "mode", "refresh", "sql")},
+        tree=parse(entry["sql"], known, origin=origin),
+        schema=_schema(entry["schema"]),
+        relations=tuple(entry["relations"]),
+        key=None if entry["key"] is None else tuple(entry["key"]),
+    )
 
 
 def compare_catalog(stored: Catalog, asked: Catalog, *, where: str = "") -> None:
@@ -155,19 +239,7 @@ def _fingerprints(catalog: Catalog) -> dict[str, dict[str, object]]:
 def _encoded(catalog: Catalog) -> bytes:
     group_of = {name: group for group, names in catalog.groups.items() for name in names}
     views = [
-        {
-            "name": view.name,
-            "group": group_of[view.name],
-            "level": view.level,
-            "every": view.every,
-            "mode": view.mode,
-            "refresh": view.refresh,
-            "sql": view.sql,
-            "schema": _columns(view.schema),
-            "key": None if view.key is None else list(view.key),
-            "relations": list(view.relations),
-        }
-        for view in catalog.views
+        entry_of(view, group_of[view.name], catalog.joined.get(view.name)) for view in catalog.views
     ]
     relations = [
         {"name": r.name, "schema": _columns(r.schema), "key": list(r.key)}
@@ -175,6 +247,23 @@ def _encoded(catalog: Catalog) -> bytes:
     ]
     value = {"views": views, "relations": relations}
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def entry_of(view: ViewSpec, group: str, joined: Joined | None = None) -> dict[str, Any]:
+    """A view's entry, JSON-able."""
+    entry = {
+        "name": view.name,
+        "group": group,
+        "level": view.level,
+        "every": view.every,
+        "mode": view.mode,
+        "refresh": view.refresh,
+        "sql": view.sql,
+        "schema": _columns(view.schema),
+        "key": None if view.key is None else list(view.key),
+        "relations": list(view.relations),
+    }
+    return entry if joined is None else {**entry, **asdict(joined)}
 
 
 def _columns(schema: Schema) -> list[dict[str, str]]:

@@ -7,15 +7,25 @@ import logging
 import signal
 from collections.abc import Callable
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import Progress
-from rich.text import Text
 
+from streaming import isolatedcommands, topiccommands, viewcommands
+from streaming.console.reporting import (
+    ConfigOption,
+    JsonOption,
+    OptionalConfig,
+    WarehouseOption,
+    err,
+    out,
+    reported,
+    warehouse_of,
+)
 from streaming.errors import FrescoError
 
 app = typer.Typer(
@@ -24,46 +34,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Many materialized views over several live databases, all at one source state.",
 )
-out = Console()
-err = Console(stderr=True)
-
-ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="the pipeline's YAML file")]
-JsonOption = Annotated[bool, typer.Option("--json", help="output for programs")]
-WarehouseOption = Annotated[
-    Path | None, typer.Option("--warehouse", "-w", help="a warehouse folder, instead of --config")
-]
-OptionalConfig = Annotated[
-    Path | None, typer.Option("--config", "-c", help="the pipeline's YAML file")
-]
-
-
-@contextmanager
-def _reported(as_json: bool = False) -> Any:
-    """A coded error becomes one readable block (or one JSON object) and exit status 1."""
-    try:
-        yield
-    except FrescoError as error:
-        if as_json:
-            print(json.dumps({"error": error.as_dict()}))
-        else:
-            # As text: what stands in brackets is not rich's markup, and a path is not broken.
-            err.print(Text.assemble((error.code, "bold red"), f" {error.what}"), soft_wrap=True)
-            if error.where:
-                err.print(Text(f"  where: {error.where}"), soft_wrap=True)
-            if error.todo:
-                err.print(Text(f"  do:    {error.todo}"), soft_wrap=True)
-        raise typer.Exit(1) from error
-
-
-def _warehouse(config: Path | None, warehouse: Path | None) -> Path:
-    """The warehouse folder that the options name."""
-    from streaming.config import load_config
-
-    if warehouse is not None:
-        return warehouse
-    if config is None:
-        raise FrescoError("CLI_OPTION", "which warehouse?", todo="pass --warehouse or --config")
-    return load_config(config).warehouse
+app.add_typer(viewcommands.app, name="view")
+app.add_typer(topiccommands.app, name="topics")
+app.add_typer(isolatedcommands.app, name="isolated")
+app.command()(viewcommands.skip)
 
 
 @app.command()
@@ -72,8 +46,15 @@ def run(
     local_jars: Annotated[
         bool, typer.Option(help="fetch and use local Spark jars (off under spark-submit)")
     ] = True,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(help="a stage to run here: integrator, view:NAME, merge:GROUP; all without"),
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="in place of metrics.port; 0 takes a free one")
+    ] = None,
 ) -> None:
-    """Run a pipeline until SIGINT or SIGTERM."""
+    """Run a pipeline, or some of its stages, until SIGINT or SIGTERM."""
     from streaming.app import serve
 
     logging.basicConfig(
@@ -83,13 +64,37 @@ def run(
     )
     logging.getLogger("py4j").setLevel(logging.WARNING)
     logging.getLogger("kafka").setLevel(logging.WARNING)
-    with _reported():
-        serve(config, local_jars=local_jars, on_stop=_stop_on_signals)
+    with reported():
+        serve(
+            config,
+            local_jars=local_jars,
+            on_stop=_stop_on_signals,
+            roles=role or (),
+            metrics_port=metrics_port,
+        )
 
 
 def _stop_on_signals(stop: Callable[[], None]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop())
+
+
+class Scenario(StrEnum):
+    """What `demo` shows."""
+
+    bank = "bank"
+    anomalies = "anomalies"
+
+
+def _anomalies(folder: Path | None, seed: int, as_json: bool) -> None:
+    """Every anomaly, the naive manager's state beside the right one's; exits 0 when all hold."""
+    from streaming.anomalies.run import run_anomalies, verdict
+
+    with reported(as_json):
+        found = run_anomalies(out if not as_json else err, folder, seed)
+    if as_json:
+        print(json.dumps(verdict(found)))
+    raise typer.Exit(0 if all(one.holds for one in found) else 1)
 
 
 @app.command()
@@ -100,12 +105,17 @@ def demo(
     ] = None,
     rate: Annotated[float, typer.Option(help="transfers per second")] = 20.0,
     seed: Annotated[int, typer.Option(help="of the workload")] = 1,
+    scenario: Annotated[
+        Scenario, typer.Option(help="the main job, or the papers' anomalies on live databases")
+    ] = Scenario.bank,
     as_json: JsonOption = False,
 ) -> None:
     """The main job on an embedded stack: two databases, five views, one state."""
+    if scenario is Scenario.anomalies:
+        _anomalies(folder, seed, as_json)
     from streaming.demo import run_demo
 
-    with _reported(as_json):
+    with reported(as_json):
         verdict = run_demo(
             out if not as_json else err, folder, seconds=seconds, rate=rate, seed=seed
         )
@@ -116,17 +126,32 @@ def demo(
 
 @app.command()
 def plan(config: ConfigOption, as_json: JsonOption = False) -> None:
-    """What would run: views, modes, levels, groups, relations and topics."""
-    from streaming.config import load_config
-    from streaming.console.show import plan_table
-    from streaming.runtime.plan import plan_pipeline
+    """What would run: views, modes, levels, relations, topics, groups and what each choice costs.
 
-    with _reported(as_json):
-        pipeline = plan_pipeline(load_config(config))
+    Where views cannot be maintained as their files ask: each with the reason and the modes that can.
+    """
+    from streaming.config import load_config
+    from streaming.console.show import costs_table, plan_table, refusals_table
+    from streaming.runtime.costing import plan_costs
+    from streaming.runtime.plan import plan_pipeline
+    from streaming.runtime.refusals import Refused
+
+    with reported(as_json):
+        settings = load_config(config)
+        try:
+            pipeline = plan_pipeline(settings)
+        except Refused as refused:
+            if as_json:
+                print(json.dumps({"refused": [one.as_dict() for one in refused.refusals]}))
+            else:
+                out.print(refusals_table(refused))
+            raise typer.Exit(1) from refused
+        costs = plan_costs(settings, pipeline)
         if as_json:
-            print(json.dumps(pipeline.as_dict()))
+            print(json.dumps({**pipeline.as_dict(), "costs": costs.as_dict()}))
         else:
             out.print(plan_table(pipeline))
+            out.print(costs_table(costs))
 
 
 @app.command()
@@ -137,8 +162,8 @@ def status(
     from streaming.console.show import status_table
     from streaming.runtime.status import pipeline_status
 
-    with _reported(as_json):
-        found = pipeline_status(_warehouse(config, warehouse))
+    with reported(as_json):
+        found = pipeline_status(warehouse_of(config, warehouse))
         if as_json:
             print(json.dumps(found.as_dict()))
         else:
@@ -159,8 +184,8 @@ def sql(
     from streaming.console.show import rows_table
     from streaming.readers import Warehouse
 
-    with _reported(as_json):
-        rows = Warehouse(_warehouse(config, warehouse)).sql(
+    with reported(as_json):
+        rows = Warehouse(warehouse_of(config, warehouse)).sql(
             query, epoch=epoch, transaction=transaction
         )
         if as_json:
@@ -185,8 +210,8 @@ def verify(
     from streaming.runtime.plan import databases
     from streaming.verify import verify_pipeline, verify_sources
 
-    with _reported(as_json):
-        folder = _warehouse(config, warehouse)
+    with reported(as_json):
+        folder = warehouse_of(config, warehouse)
         if source:
             if config is None:
                 raise FrescoError(
@@ -229,9 +254,45 @@ def ddl(
     """SQL that gives each view its own name and plain columns in another engine."""
     from streaming.ddl import ddl as statements
 
-    with _reported():
-        for statement in statements(str(_warehouse(config, warehouse)), engine):
+    with reported():
+        for statement in statements(str(warehouse_of(config, warehouse)), engine):
             print(f"{statement};")
+
+
+@app.command()
+def capture(
+    config: ConfigOption,
+    source: Annotated[str, typer.Option("--source", help="a MariaDB or MySQL source")],
+    as_json: JsonOption = False,
+) -> None:
+    """Publish a MariaDB's or MySQL's snapshot and log to Kafka, as Debezium does, until SIGTERM."""
+    from streaming.capture.service import Capture
+    from streaming.config import load_config
+    from streaming.console.capturing import capture_status
+
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    with reported(as_json), capture_status(err, as_json) as tell:
+        running = Capture(load_config(config), source, tell)
+        _stop_on_signals(running.request_stop)
+        running.run()
+
+
+@app.command()
+def snapshots(
+    config: ConfigOption,
+    source: Annotated[str, typer.Option("--source", "-s", help="a source with `snapshots`")],
+    once: Annotated[bool, typer.Option("--once", help="end when there is no further one")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Publish the differences of a source's successive snapshots, for a database without a log."""
+    from streaming.capture.differing import Monitor
+    from streaming.config import load_config
+    from streaming.console.differing import published
+
+    with reported(as_json), published(as_json) as (tell, progress):
+        monitor = Monitor(load_config(config), source, tell, progress)
+        _stop_on_signals(monitor.request_stop)
+        monitor.run(once)
 
 
 @app.command()
@@ -240,7 +301,7 @@ def doctor(config: ConfigOption, as_json: JsonOption = False) -> None:
     from streaming.console.show import findings_table
     from streaming.runtime.doctor import examine
 
-    with _reported(as_json):
+    with reported(as_json):
         findings = examine(config)
     if as_json:
         print(json.dumps([finding.as_dict() for finding in findings]))

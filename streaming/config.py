@@ -17,8 +17,10 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
     SecretStr,
+    Tag,
     ValidationError,
     model_validator,
 )
@@ -54,14 +56,28 @@ class Kafka(Section):
     """Create a captured table's topic when it is missing (Debezium does at its first event)."""
 
 
+class Snapshots(Section):
+    """A source without a log, published from its successive snapshots by `fresco snapshots`."""
+
+    folder: Path | None = None
+    """Where they are, one file or subfolder each; without it the tables are read by `connection`."""
+    settle_seconds: Annotated[float, Field(ge=0)] = 10.0
+    """A snapshot is read when nothing in it has changed for so long."""
+    every_seconds: Annotated[float, Field(gt=0)] = 60.0
+    """Between two looks at the folder, or two readings of the tables."""
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    null: str = ""
+    """What stands for NULL in CSV; in quotes it is a text."""
+
+
 class Source(Section):
     """One captured database."""
 
     prefix: str | None = None
     """Debezium's `topic.prefix`; the source's name when not given."""
-    database: Literal["postgres"] = "postgres"
+    database: Literal["postgres", "mariadb", "mysql"] = "postgres"
     connection: SecretStr | None = None
-    """postgresql:// URL of a reader of the catalog; schemas come from it when given."""
+    """postgresql:// or mariadb:// URL of a reader of the catalog; schemas come from it when given."""
     connection_file: Path | None = None
     """A file that holds the URL instead, and nothing else."""
     tables: dict[str, str]
@@ -70,6 +86,9 @@ class Source(Section):
     """Per table name: column -> database type, where no connection can tell."""
     keys: dict[str, list[str]] = Field(default_factory=dict)
     """Per table name: primary key columns, where no connection can tell."""
+    capture: Literal["debezium", "none"] = "debezium"
+    """`none`: nothing captures it; its tables are for views `USING isolated` only."""
+    snapshots: Snapshots | None = None
     transactions: Literal["metadata", "per-event"] = "metadata"
     decimals: Literal["precise", "string"] = "precise"
     """The connector's `decimal.handling.mode`."""
@@ -77,6 +96,10 @@ class Source(Section):
     """Whether the connector takes an initial snapshot (closed by its notifications)."""
     notifications: str | None = None
     """Topic of Debezium's notifications; `<prefix>.notifications` when not given."""
+    query_timeout: Annotated[float, Field(gt=0)] = 60.0
+    """Seconds that a statement of a view manager may take there."""
+    patience: Annotated[float, Field(ge=0)] = 60.0
+    """Seconds that a view waits for it before it leaves its group, which then goes on without it."""
     full_rows: bool | None = None
     """Asserts full row images where no connection can be asked."""
 
@@ -84,6 +107,9 @@ class Source(Section):
     def _has_one_connection(self) -> Source:
         if self.connection is not None and self.connection_file is not None:
             raise ValueError("give connection or connection_file, not both")
+        read = self.snapshots is not None and self.snapshots.folder is None
+        if read and self.connection is None and self.connection_file is None:
+            raise ValueError("snapshots need a folder, or a connection to read the tables by")
         return self
 
     def secret(self) -> str | None:
@@ -121,6 +147,8 @@ class Limits(Section):
     """Bytes of files a commit may rewrite by delta-rs; above it, Spark MERGE."""
     checkpoint_batches: Annotated[int, Field(ge=1)] = 50
     """A view manager folds its state after so many batches with rows."""
+    session_ms: Annotated[int, Field(ge=1)] = 1000
+    """Between two looks of isolated views at their sources, where no notification comes."""
     global_timeout_ms: Annotated[int, Field(ge=1)] = 300_000
     max_unit: Annotated[int, Field(ge=1)] = 1000
     """Source transactions that may become one unit before they are released as local."""
@@ -133,6 +161,20 @@ class Retention(Section):
     """Hours since its commit that a transaction stays in `_updates`; `fresco verify` needs all."""
 
 
+class Bound(Section):
+    """Batches of so many source transactions; smaller ones wait so long for more."""
+
+    rows: Annotated[int, Field(ge=1)]
+    age_ms: Annotated[int, Field(ge=0)] = 1000
+
+
+_WORD, _BOUND = "(word)", "(bound)"
+Batching = Annotated[
+    Annotated[Literal["greedy", "none"], Tag(_WORD)] | Annotated[Bound, Tag(_BOUND)],
+    Discriminator(lambda value: _WORD if isinstance(value, str) else _BOUND),
+]
+
+
 class Config(Section):
     """A pipeline."""
 
@@ -141,9 +183,26 @@ class Config(Section):
     views: Path
     kafka: Kafka = Kafka()
     sources: dict[Name, Source]
-    grouping: Literal["single", "disjoint"] = "single"
+    grouping: Literal["single", "disjoint", "atomic"] = "single"
     transactions_span: list[list[str]] = Field(default_factory=list)
-    batching: Literal["greedy", "none"] = "greedy"
+    """Sets of relations that transactions update together: their views stay in one group."""
+    globals: Literal["joined", "apart"] = "joined"
+    """Whether all parts of a global transaction share one number, or each has its own. With `apart`
+    nothing waits for a part but G-Strobe: for pipelines all of whose views are USING strobe."""
+    on_span: Literal["halt", "warn"] = "warn"
+    """What to do at a transaction that spans two disjoint groups all the same."""
+    convergent: Literal["apart", "together"] = "apart"
+    """Whether a view whose manager is convergent only gets a group of its own."""
+    rates: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
+    """Updates per second of a relation, for the costs in `fresco plan` until they can be measured."""
+    batching: Batching = "greedy"
+    """How many ready rows become one warehouse transaction."""
+    order: Literal["overtake", "prefix"] = "overtake"
+    """Whether a row of the view update table may be published before an earlier one."""
+    submission: Literal["declared", "sequential", "dependent"] = "declared"
+    """What is submitted to the warehouse before what has committed (MVC 4.3)."""
+    rel: Literal["direct", "with-actions"] = "direct"
+    """How REL reaches the merge: from the integrator, or with the view managers' action lists."""
     metrics: Metrics = Metrics()
     limits: Limits = Limits()
     retention: Retention = Retention()
@@ -157,6 +216,12 @@ class Config(Section):
         if not self.sources:
             raise ValueError("at least one source is needed")
         return self
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether a merge may hold ready rows back when no message is left to come."""
+        waits = isinstance(self.batching, Bound) and self.batching.age_ms > 0
+        return waits or self.submission != "declared"
 
     def prefix(self, source: str) -> str:
         """Debezium's topic prefix of a source."""
@@ -204,9 +269,15 @@ def parse_config(raw: Any, *, folder: Path, where: str = "configuration") -> Con
 
 
 def _resolved(source: Source, folder: Path) -> Source:
-    if source.connection_file is None:
-        return source
-    return source.model_copy(update={"connection_file": folder / source.connection_file})
+    update: dict[str, Any] = {}
+    if source.connection_file is not None:
+        update["connection_file"] = folder / source.connection_file
+    if source.snapshots is not None:
+        update |= {"decimals": "string", "full_rows": True}  # as `fresco snapshots` publishes
+        if source.snapshots.folder is not None:
+            whole = folder / source.snapshots.folder
+            update["snapshots"] = source.snapshots.model_copy(update={"folder": whole})
+    return source.model_copy(update=update)
 
 
 def _explain(error: ValidationError, where: str) -> FrescoError:
@@ -216,7 +287,7 @@ def _explain(error: ValidationError, where: str) -> FrescoError:
     """
     found = error.errors(include_input=False)
     first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
-    place = ".".join(str(part) for part in first["loc"])
+    place = ".".join(str(part) for part in first["loc"] if part not in (_WORD, _BOUND))
     if first["type"] == "extra_forbidden":
         valid = _keys_at(first["loc"][:-1])
         key = str(first["loc"][-1])
@@ -241,6 +312,7 @@ def _keys_at(location: tuple[int | str, ...]) -> list[str]:
         "metrics": Metrics,
         "limits": Limits,
         "retention": Retention,
+        "batching": Bound,
     }
     model = sections.get(str(location[0]), Config) if location else Config
     return sorted(model.model_fields)

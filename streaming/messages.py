@@ -141,6 +141,8 @@ class Updates(Frozen):
         delivered: per source, the commit position up to which every transaction has a number at or
             below `last`.
         parts: only where the integrator numbers the parts of global transactions apart.
+        cut: whether `last` is a cut; a piece of a message that a stage has cut in two need not end at
+            one. Such pieces do not travel.
         rel: only with `rel: with-actions` (MVC 3.2): what the merge must hear of these numbers, in
             order; a list of them carries it there.
     """
@@ -155,6 +157,7 @@ class Updates(Frozen):
     logs: dict[str, SourceLog] = Field(default_factory=dict, exclude_if=not_)
     delivered: dict[str, int] = Field(default_factory=dict, exclude_if=not_)
     parts: tuple[GlobalPart, ...] = Field(default=(), exclude_if=not_)
+    cut: bool = Field(default=True, exclude_if=bool)
     rel: tuple[Rel | ViewChange, ...] = Field(default=(), exclude_if=not_)
 
 

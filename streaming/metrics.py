@@ -42,6 +42,9 @@ class Metrics:
         self.released = counter(
             "fresco_released_globals_total", "Global transactions released as local"
         )
+        self.spanning = counter(
+            "fresco_spanning_transactions_total", "Transactions that changed several merge groups"
+        )
         self.bad_records = counter(
             "fresco_bad_records_total", "Records that could not be decoded", ["topic"]
         )
@@ -75,9 +78,12 @@ class Metrics:
             "1 while a view waits for a source that cannot be asked",
             ["view"],
         )
+        self.sessions = counter(
+            "fresco_sessions_total", "Sessions of isolated views that found something", ["group"]
+        )
         self.source_asked = counter(
             "fresco_source_asked_total",
-            "What a view manager asked: queries, statements, answers held and asked again",
+            "Of a view manager that asks: updates, queries, statements, held, again, compensations",
             ["view", "what"],
         )
 

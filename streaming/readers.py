@@ -25,7 +25,7 @@ import pyarrow as pa
 from streaming.algebra.tree import MULTIPLICITY, NUMBER, Relation, Schema
 from streaming.errors import FrescoError
 from streaming.warehouse import query, snapshot
-from streaming.warehouse.changelog import read_numbered, within
+from streaming.warehouse.changelog import read_changes, within
 from streaming.warehouse.described import Described, read_catalog
 from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.files import Place
@@ -76,6 +76,10 @@ class Warehouse:
         Raises FrescoError READ_UNKNOWN_VIEW.
         """
         return self._catalog.entries[self._known(view)]
+
+    def table(self, view: str) -> ViewTable:
+        """What the warehouse's tables hold of a view. Raises FrescoError READ_UNKNOWN_VIEW."""
+        return self._catalog.views[self._known(view)]
 
     def relations(self) -> list[Relation]:
         """The captured relations, sorted by name."""
@@ -169,12 +173,12 @@ class Warehouse:
                 where=name,
                 todo="wait until the frontier has reached it",
             )
-        schema = self._catalog.views[name].schema
+        described = self._catalog.views[name]
         table = Table.open(self._place.below(f"{group}_changes"), "view")
         if table is None:
             raise snapshot.expired(self._place, "there is no changelog")
-        found = read_numbered(table, name, schema, after, last)
-        return _named(within(found, newest.covered), schema)
+        found = read_changes(table, described, after, snapshot.last_change(newest, name, last))
+        return _named(within(found, newest.covered), described.schema)
 
     def updates(self, relation: str, after: int = -1, upto: int | None = None) -> pa.Table:
         """A relation's recorded updates with after < number <= upto (all when None), true names.

@@ -17,6 +17,7 @@ from pathlib import Path
 from streaming.proof.databases import Database, judge_databases
 from streaming.proof.group import GroupProof
 from streaming.proof.levels import Judged, Verdict, Witness
+from streaming.proof.sessions import judge_sessions
 from streaming.readers import Warehouse
 
 __all__ = ["Database", "Judged", "Verdict", "Witness", "verify_pipeline", "verify_sources"]
@@ -48,6 +49,11 @@ def verify_pipeline(
     problems: list[str] = []
     frontiers: dict[str, int] = {}
     for group in opened.groups():
+        if opened.epochs(group)[-1].sessions:
+            rng = random.Random(seed)
+            lines += judge_sessions(opened, str(warehouse), group, sample, rng)
+            frontiers[group] = opened.epochs(group)[-1].frontier
+            continue
         proof = GroupProof(opened, str(warehouse), group, sample, random.Random(seed))
         proof.run(progress)
         lines += proof.lines()

@@ -6,7 +6,7 @@ folder, which are then its parents; parents come first in what is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,12 +93,19 @@ def _spec(header: Header, relations: Mapping[str, Relation], origin: str) -> Vie
         tree=tree,
         schema=tree.schema,
         relations=scanned(tree),
-        key=derive_key(tree, relations),
+        # Of an anomaly rows may stand twice.
+        key=None if header.mode == "naive" else derive_key(tree, relations),
         location=origin,
     )
 
 
-def load_views(folder: Path | str, relations: Mapping[str, Relation]) -> list[ViewSpec]:
+Instead = Callable[[Header, FrescoError], ViewSpec | None]
+"""What to take in place of a view whose file does not fit the relations; None to refuse it."""
+
+
+def load_views(
+    folder: Path | str, relations: Mapping[str, Relation], instead: Instead = lambda *_: None
+) -> list[ViewSpec]:
     """Every view of a folder (`*.sql`, one each), parents before the views that scan them.
 
     Raises:
@@ -126,11 +133,11 @@ def load_views(folder: Path | str, relations: Mapping[str, Relation]) -> list[Vi
                 todo="rename or remove one of them",
             )
         headers[header.name.lower()] = (header, str(path))
-    return _in_order(headers, relations)
+    return _in_order(headers, relations, instead)
 
 
 def _in_order(
-    headers: Mapping[str, tuple[Header, str]], relations: Mapping[str, Relation]
+    headers: Mapping[str, tuple[Header, str]], relations: Mapping[str, Relation], instead: Instead
 ) -> list[ViewSpec]:
     known, specs, waiting = dict(relations), [], dict(headers)
     while waiting:
@@ -152,7 +159,13 @@ def _in_order(
             )
         for name in ready:
             header, origin = waiting.pop(name)
-            spec = _spec(header, known, origin)
+            try:
+                spec = _spec(header, known, origin)
+            except FrescoError as error:
+                found = instead(header, error)
+                if found is None:
+                    raise
+                spec = found
             specs.append(spec)
             known[spec.name] = spec.relation
     return specs

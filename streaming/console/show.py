@@ -12,8 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from streaming.runtime.costing import PlanCosts
     from streaming.runtime.doctor import Finding
     from streaming.runtime.plan import Pipeline
+    from streaming.runtime.refusals import Refused
     from streaming.runtime.status import PipelineStatus
     from streaming.verify import Verdict
 
@@ -26,7 +28,7 @@ def plan_table(pipeline: Pipeline) -> Table:
     table = Table(title=f"pipeline {pipeline.name}", title_justify="left")
     for name in ("view", "group", "level", "mode", "scenario", "key", "relations"):
         table.add_column(name)
-    for view in pipeline.views:
+    for view in pipeline.every_view:
         key = (
             "whole row"
             if view.key is None
@@ -45,15 +47,52 @@ def plan_table(pipeline: Pipeline) -> Table:
     return table
 
 
+def refusals_table(refused: Refused) -> Table:
+    """One row per view that cannot be maintained as asked, with the reason and the modes that can."""
+    table = Table(title="refused", title_justify="left")
+    for name in ("view", "level", "mode", "why not", "modes that can", "or"):
+        table.add_column(name)
+    for one in refused.refusals:
+        table.add_row(
+            one.view,
+            one.level,
+            one.mode,
+            escape(f"{one.error.code}: {one.error.what}"),
+            ", ".join(one.able) or "none",
+            escape(one.error.todo),
+        )
+    return table
+
+
+def costs_table(costs: PlanCosts) -> Table:
+    """What each choice of groups costs (ryco-pyco 5)."""
+    known = "measured" if costs.measured else "declared rates, hops assumed"
+    table = Table(title=f"costs of each grouping ({known})", title_justify="left")
+    for name in ("grouping", "groups", "numbers/s to groups", "to view managers", "delay, s"):
+        table.add_column(name)
+    for one in costs.choices:
+        groups = "; ".join(", ".join(views) for views in one.groups)
+        slowest = max(one.delay.values(), default=0.0)
+        table.add_row(
+            one.grouping, groups, f"{one.ordered:.1f}", f"{one.told:.1f}", f"{slowest:.2f}"
+        )
+    return table
+
+
 def status_table(status: PipelineStatus) -> Table:
     """Groups first, then stages."""
     table = Table(title=f"held by {status.holder}", title_justify="left")
     for name in ("what", "number", "state"):
         table.add_column(name)
+    for driver in status.drivers if len(status.drivers) > 1 else ():
+        says = ", ".join(f"{name} {value}" for name, value in driver.owner.items())
+        table.add_row(f"driver of {', '.join(driver.roles)}", "", escape(says))
     for group in status.groups:
         fresh = "-" if group.behind_s is None else f"{group.behind_s:.1f} s behind the sources"
         age = "-" if group.age_s is None else f"committed {group.age_s:.0f} s ago"
         gone = f"; suspended: {dict(group.suspended)}" if group.suspended else ""
+        if group.depends_on:
+            gone = f", after epoch {', '.join(map(str, group.depends_on))}" + gone
         table.add_row(
             f"group {group.group}",
             str(group.frontier),
@@ -66,11 +105,16 @@ def status_table(status: PipelineStatus) -> Table:
             state = escape(f"SUSPENDED {stage.error['code']}: {stage.error['what']}{where}")
         if stage.waits:
             state += escape(f"; WAITS {stage.waits['code']}: {stage.waits['what']}")
+        if stage.spanned:
+            state += f"; {stage.spanned} transactions spanned merge groups"
         for source, transaction in stage.lacking.items():
             state += f"; {source} waits for rows of its transaction {transaction}"
         table.add_row(stage.stage, "" if stage.number is None else str(stage.number), state)
+    for change in status.changes:
+        table.add_row(f"request {change['request']}", "", f"view {change['view']} {change['state']}")
     for error in status.bad_records[:_SHOWN_RECORDS]:
-        table.add_row("bad record", "", escape(f"{error['where']}: {error['code']}"))
+        skipped = f"; skipped by {error['skipped']}" if "skipped" in error else ""
+        table.add_row("bad record", "", escape(f"{error['where']}: {error['code']}{skipped}"))
     if (more := len(status.bad_records) - _SHOWN_RECORDS) > 0:
         table.add_row("bad records", "", f"{more} more in _state/bad_records")
     return table

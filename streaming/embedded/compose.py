@@ -21,6 +21,9 @@ from streaming.embedded.description import (
     ENVIRONMENT_PROVIDER,
     GRAFANA_IMAGE,
     KAFKA_IMAGE,
+    MARIADB_IMAGE,
+    MARIADB_SETTINGS,
+    MARIADB_USER,
     METRICS_PORT,
     PASSWORD_VARIABLE,
     POSTGRES_IMAGE,
@@ -68,6 +71,7 @@ def render() -> str:
     services = {
         "kafka": _kafka(),
         "postgres": _postgres(),
+        "mariadb": _mariadb(),
         "connect": _connect(),
         "register": _register(),
         "fresco": _fresco(),
@@ -75,7 +79,8 @@ def render() -> str:
         "grafana": _grafana(),
     }
     volumes: dict[str, Any] = {
-        name: {} for name in ("kafka-data", "postgres-data", "warehouse", "grafana-data")
+        name: {}
+        for name in ("kafka-data", "postgres-data", "mariadb-data", "warehouse", "grafana-data")
     }
     document = {"name": "fresco", "services": services, "volumes": volumes}
     return _HEADER + yaml.safe_dump(document, sort_keys=False, width=96)
@@ -119,6 +124,24 @@ def _postgres() -> dict[str, Any]:
         "ports": ["127.0.0.1:5432:5432"],
         "volumes": ["postgres-data:/var/lib/postgresql"],
         "healthcheck": _check(f"pg_isready -h 127.0.0.1 -U {POSTGRES_USER}"),
+    }
+
+
+def _mariadb() -> dict[str, Any]:
+    """A source for `fresco capture`; no part of the demo, so it starts under its profile alone."""
+    return {
+        "image": MARIADB_IMAGE,
+        "profiles": ["mariadb"],
+        "command": [f"--{name}={value}" for name, value in MARIADB_SETTINGS.items()],
+        "environment": {
+            "MARIADB_RANDOM_ROOT_PASSWORD": "yes",
+            "MARIADB_USER": MARIADB_USER,
+            "MARIADB_PASSWORD": _PASSWORD,
+            "MARIADB_DATABASE": "store",
+        },
+        "ports": ["127.0.0.1:3306:3306"],
+        "volumes": ["mariadb-data:/var/lib/mysql"],
+        "healthcheck": _check("healthcheck.sh --connect --innodb_initialized"),
     }
 
 

@@ -19,6 +19,7 @@ SCALA_VERSION = "2.13"
 
 KAFKA_IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 POSTGRES_IMAGE = f"postgres:{POSTGRES_VERSION}"
+MARIADB_IMAGE = "mariadb:10.11"
 CONNECT_IMAGE = f"quay.io/debezium/connect:{DEBEZIUM_VERSION}"
 PROMETHEUS_IMAGE = "prom/prometheus:v3.5.0"
 GRAFANA_IMAGE = "grafana/grafana:12.1.0"
@@ -62,6 +63,24 @@ POSTGRES_SETTINGS: Mapping[str, str] = {
     "shared_buffers": "256MB",
     "max_wal_size": "2GB",
     "timezone": "UTC",
+}
+
+MARIADB_USER = "fresco"
+MARIADB_SETTINGS: Mapping[str, str] = {
+    "server-id": "1",
+    "log-bin": "binlog",
+    # Whole rows and their columns' names and types: nothing else is a change event.
+    "binlog-format": "ROW",
+    "binlog-row-image": "FULL",
+    "binlog-row-metadata": "FULL",
+    "gtid-strict-mode": "ON",
+    "sync-binlog": "1",
+    "innodb-flush-log-at-trx-commit": "1",
+    "innodb-buffer-pool-size": "128M",
+    "max-connections": "200",
+    "character-set-server": "utf8mb4",
+    "default-time-zone": "+00:00",
+    "skip-name-resolve": "ON",
 }
 
 POSTGRES_INITDB_OPTIONS = ("--encoding=UTF8", "--locale=C", "--auth=scram-sha-256")

@@ -36,9 +36,10 @@ class Marker:
         """Whether every marker is at or below the frontier of every group's newest epoch."""
         warehouse = Warehouse(path)
         try:
-            frontiers = [warehouse.epochs(group)[-1].frontier for group in warehouse.groups()]
+            newest = [warehouse.epochs(group)[-1] for group in warehouse.groups()]
         except (FrescoError, IndexError):
             return False
+        frontiers = [one.frontier for one in newest if not one.sessions]
         found = set()
         for name, marker in self.ids.items():
             rows = warehouse.updates(f"{name}.fresco_global")

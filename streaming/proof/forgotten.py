@@ -10,12 +10,14 @@ A relation that lacks whole records from a number on is told up to there only: a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.algebra.tree import Relation, column_name
+from streaming.warehouse.decisions import standing
 from streaming.warehouse.updates import UpdatesReader
 
 _EVERYTHING = 1 << 62
@@ -34,9 +36,9 @@ class Forgotten:
         for number, relation, column in reader.lost_columns(-1, _EVERYTHING):
             self._columns.setdefault(relation, {}).setdefault(column, number)
         self._damaged: dict[str, int] = {}
-        for control in reader.controls(-1, _EVERYTHING):
-            if control.kind == "tainted":
-                self._damaged.setdefault(control.relation, control.number)
+        taints = [one for one in reader.controls(-1, _EVERYTHING) if one.kind == "tainted"]
+        for control in standing(Path(warehouse), reader, taints):
+            self._damaged.setdefault(control.relation, control.number)
 
     def columns(self, relation: Relation) -> Mapping[int, int]:
         """Positions of the lost columns, and the first number without each."""

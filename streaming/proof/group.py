@@ -18,12 +18,19 @@ from streaming.proof import recorded
 from streaming.proof.engine import open_engine, spare_threads, stand_at
 from streaming.proof.forgotten import Forgotten
 from streaming.proof.history import History, Runs
-from streaming.proof.levels import EpochState, Judged, Observations, achieved, reaches, weakest
+from streaming.proof.levels import (
+    EpochState,
+    Judged,
+    Observations,
+    achieved,
+    reaches,
+    weakest,
+    without_parts,
+)
 from streaming.proof.recompute import Recomputed, offer_relation, parents_first
 from streaming.proof.view import ViewProof
 from streaming.readers import Warehouse
 from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.table import ViewTable
 
 EPOCHS = 100
 """Of so many epochs the table state is read when only a sample is checked."""
@@ -125,7 +132,8 @@ class GroupProof:
             return []
         everything = range(self.frontier + 1)
         good = {view.after for view in self._views if view.after is not None and view.after >= 0}
-        always = {0, self.frontier, *self._checked, *good}
+        begun = {view.since for view in self._views if view.since <= self.frontier}
+        always = {0, self.frontier, *self._checked, *good, *begun}
         if sample is None or sample >= len(everything):
             return list(everything)
         return sorted(always | set(rng.sample(everything, max(0, sample - len(always)))))
@@ -160,7 +168,10 @@ class GroupProof:
             return
         with self._ahead(epoch.frontier, ahead):
             for view in self._views:
-                rows = recorded.view_rows(state, ViewTable(view.name, view.recomputed.schema))
+                if not epoch.shows(view.name, view.since):
+                    view.absent.add(epoch.epoch)
+                    continue
+                rows = recorded.view_rows(state, self._warehouse.table(view.name))
                 if rows is None:
                     continue
                 view.at_epoch(epoch, rows)
@@ -183,12 +194,13 @@ class GroupProof:
     def lines(self) -> list[Judged]:
         """The group's line and its views'."""
         views = [view for view in self._views if view.after is None]
-        seen = _together([view.observations() for view in views])
+        seen = _together(views)
         every = max((view.every for view in views), default=1)
         asked = weakest([view.asked for view in views])
-        level = achieved(seen, every)
-        released = sum(len(epoch.released) for epoch in self._epochs)
-        note = f"{released} global transactions were released as local" if released else ""
+        level, note = achieved(seen, every), ""
+        if released := sum(len(epoch.released) for epoch in self._epochs):
+            level = without_parts(level)
+            note = f"{released} global transactions were released as local"
         holds = reaches(level, asked)
         witness = next((view.witness for view in views if view.witness is not None), None)
         rows = sum(view.line().rows for view in views)
@@ -212,17 +224,32 @@ def _inside(run: tuple[int, int], runs: tuple[tuple[int, int], ...]) -> bool:
     return any(first <= run[0] and run[1] <= last for first, last in runs)
 
 
-def _together(views: list[Observations]) -> Observations:
-    """The group's states are vectors of its views' states."""
-    if not views:
+def _together(proofs: list[ViewProof]) -> Observations:
+    """The group's states are vectors of its views' states; a view counts from where it joined.
+
+    An epoch may be at that number, or above, and not show the view yet: then it says nothing of it.
+    """
+    if not proofs:
         return Observations([], {}, [], True)
-    numbers = set.intersection(*(set(view.states) for view in views))
-    states = {n: tuple(view.states[n] for view in views) for n in sorted(numbers)}
-    by_epoch = [{one.epoch: one for one in view.epochs} for view in views]
-    epochs = []
-    for epoch in sorted(set.intersection(*(set(each) for each in by_epoch))):
-        ones = [each[epoch] for each in by_epoch]
-        prints = tuple(one.recorded for one in ones)
-        epochs.append(EpochState(epoch, ones[0].number, all(o.equal for o in ones), prints))
+    views = [proof.observations() for proof in proofs]
+    states = {}
+    for n in sorted({n for view in views for n in view.states}):
+        there = [v for v, proof in zip(views, proofs, strict=True) if proof.since <= n]
+        if all(n in view.states for view in there):
+            states[n] = tuple(view.states[n] for view in there)
+    epochs: dict[int, list[EpochState]] = {}
+    for view, proof in zip(views, proofs, strict=True):
+        number = {one.epoch: one.number for other in views for one in other.epochs}
+        for epoch in proof.absent & number.keys():
+            if (state := view.states.get(number[epoch])) is not None:
+                unseen = EpochState(epoch, number[epoch], True, state)
+                epochs.setdefault(epoch, []).append(unseen)
+        for one in view.epochs:
+            epochs.setdefault(one.epoch, []).append(one)
+    met = []
+    for epoch, ones in sorted(epochs.items()):
+        if len(ones) == sum(proof.since <= ones[0].number for proof in proofs):
+            prints = tuple(one.recorded for one in ones)
+            met.append(EpochState(epoch, ones[0].number, all(o.equal for o in ones), prints))
     wrong = sorted({n for view in views for n in view.wrong})
-    return Observations(wrong, states, epochs, all(view.final for view in views))
+    return Observations(wrong, states, met, all(view.final for view in views))

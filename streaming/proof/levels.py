@@ -95,6 +95,16 @@ def achieved(seen: Observations, every: int = 1) -> str:
     return "strong" if ascending else "weak"
 
 
+def without_parts(level: str) -> str:
+    """What is left of a level where global transactions were released as local.
+
+    Then each state still is one of every source by itself, but some hold one part of a global
+    transaction and not the other: no state of the sources together (strobe-family, figure 9.3, of
+    T-Strobe with global transactions).
+    """
+    return weakest((level, "weak"))
+
+
 def reaches(level: str, asked: str) -> bool:
     """Whether a level is at least the one asked."""
     return LEVELS.index(level) >= LEVELS.index(asked)

@@ -39,6 +39,10 @@ class ViewProof:
         self.asked = level_asked(spec.get("level", "complete"), self.every)
         self.after = after
         """The last good number of a suspended view."""
+        self.since = int(spec.get("since", 0))
+        """The number at which it joined its group."""
+        self.absent: set[int] = set()
+        """Epochs that do not show it yet."""
         self.wrong: list[int] = []
         self.states: dict[int, Print] = {}
         self.epochs: list[EpochState] = []
@@ -57,7 +61,7 @@ class ViewProof:
         Args:
             moved: its relations have changed since the number before.
         """
-        if self.after is not None and number > self.after:
+        if number < self.since or (self.after is not None and number > self.after):
             return
         expected = self._compared[0] if self._compared and not moved else self.recomputed.print()
         pair = expected, self._recorded[number]
@@ -71,7 +75,7 @@ class ViewProof:
     def at_epoch(self, epoch: Epoch, rows: pa.Table) -> None:
         """Compares one table state; rows are c0.. and, last, how often."""
         number = epoch.frontier
-        if self.after is not None and number > self.after:
+        if number < self.since or (self.after is not None and number > self.after):
             return
         bag = self.recomputed.take_rows(rows)
         found = self.recomputed.print_of_bag(bag)

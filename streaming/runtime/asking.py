@@ -5,17 +5,19 @@ until only held answers are left (`dialogue`), and puts what came of it into its
 lists and the machines' state, answers that are held included. Two runs of a step may be answered
 differently, each rightly; the manifest makes one of them the truth, and a restart asks nothing again.
 
-A source that cannot be asked holds up this stage alone: the step waits and asks again until it can, and
-says so in the log, in the metrics and in `_state/<stage>/trouble.json`, which `fresco status` shows. What
-is wrong with the view's own data suspends the view.
+A source that cannot be asked holds up this stage: the step waits and asks again until it can, and says so
+in the log, in the metrics and in `_state/<stage>/trouble.json`, which `fresco status` shows. Its group
+waits with it for as long as the source's `patience` lasts. Then the view is suspended, as it is by what
+is wrong with its own data; it comes back by itself when the source answers (`returning`).
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,43 +34,72 @@ from streaming.metrics import Metrics
 from streaming.runtime.choosing import Choice
 from streaming.runtime.dialogue import Dialogue, is_trouble
 from streaming.runtime.inbox import Inbox
+from streaming.runtime.kafka import Topics
+from streaming.runtime.progress import staged_paths, view_progress
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import Manifest, StepResult
 from streaming.runtime.trouble import forget_trouble, tell_trouble
-from streaming.sources.query import PostgresSource
+from streaming.sources.asked import TIMEOUT, AskedSource
+from streaming.sources.kinds import asked_source
 from streaming.sources.schema import CapturedRelation
 from streaming.viewmanagers.base import ViewSpec, suspension
 
 log = logging.getLogger("fresco")
 
+PATIENCE = 60.0
 WAITS = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between attempts at a source in trouble; the last one for all that follow."""
-_STAGED = re.compile(r"(\d{15})-[0-9a-f]+\.parquet$")
+
+
+class SourceAway(Exception):
+    """A source has been in trouble for longer than the view waits."""
+
+    def __init__(self, error: FrescoError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class StageStopped(Exception):
     """The stage was told to stop while it waited for a source; its step never happened."""
 
 
-class AskingStage:
-    """Stage `view:<name>` of a mode that asks.
+@dataclass(frozen=True)
+class Access:
+    """How a source is asked.
 
-    Args:
-        connections: source -> connection string and captured relations, of each the view asks.
+    Attributes:
+        connection: its URL.
+        relations: what is captured of it.
+        timeout: seconds a statement may take.
+        patience: seconds that the view waits for it while it cannot be asked.
     """
+
+    connection: str = field(repr=False)
+    relations: Sequence[CapturedRelation]
+    timeout: float = TIMEOUT
+    patience: float = PATIENCE
+
+
+class AskingStage:
+    """Stage `view:<name>` of a mode that asks."""
 
     def __init__(
         self,
         spec: ViewSpec,
         choice: Choice,
-        connections: Mapping[str, tuple[str, Sequence[CapturedRelation]]],
+        sources: Mapping[str, Access],
         warehouse: Path,
         actions_topic: str,
         metrics: Metrics,
+        name: str = "",
     ) -> None:
+        """Args:
+        sources: those that the view asks, by name.
+        name: the stage's; `view:<name>` when not given.
+        """
         self.spec, self.choice = spec, choice
-        self.name = f"view:{spec.view}"
-        self._connections, self._warehouse = connections, warehouse
+        self.name = name or f"view:{spec.view}"
+        self._access, self._warehouse = sources, warehouse
         self._topic, self._metrics = actions_topic, metrics
         self._staging = Staging(warehouse, self.name)
         self._stage = self._staging.keeper(0)
@@ -76,7 +107,7 @@ class AskingStage:
         self._state.mkdir(parents=True, exist_ok=True)
         self._stopping = threading.Event()
         self._dialogue: Dialogue | None = None
-        self._sources: dict[str, PostgresSource] = {}
+        self._sources: dict[str, AskedSource] = {}
         self._inbox = Inbox()
         self._kept: frozenset[str] = frozenset()
         self.suspended: dict[str, str] | None = None
@@ -89,6 +120,10 @@ class AskingStage:
     def needed(self) -> int:
         """The first number that must stay in `_updates`: a restart replays none."""
         return self.number + 1
+
+    def topics(self, topics: Topics) -> tuple[str, ...]:
+        """Those that it reads."""
+        return (topics.updates(self.spec.group),)
 
     # Step -----------------------------------------------------------------------------------------
 
@@ -118,6 +153,11 @@ class AskingStage:
             messages = [one for one in self._inbox.take(records) if isinstance(one, Updates)]
         elif dialogue is None or not dialogue.rest():
             return None
+        return self._worked(messages)
+
+    def _worked(self, messages: Sequence[Updates]) -> StepResult:
+        """What comes of the messages, or without any of what has waited."""
+        dialogue = self._dialogue
         sent: list[ActionList | Suspend] = []
         number = messages[-1].last if messages else self.number
         # Above the last durable number, so that nothing is collected before its manifest is there.
@@ -131,6 +171,9 @@ class AskingStage:
                 machines = dialogue.snapshot()
             except ViewError as error:
                 sent.append(self._suspend(dialogue, error))
+            except SourceAway as away:
+                self._tell(None)
+                sent.append(self._suspend(dialogue, away.error))
             self._count(dialogue)
         return StepResult(
             snapshot={
@@ -175,15 +218,11 @@ class AskingStage:
         if snapshot is None:
             self._kept, self.number, self.handled = frozenset(), self.spec.start - 1, -1
             return
-        paths = frozenset(_paths(snapshot["machines"]))
-        own = str(self._staging.folder.relative_to(self._warehouse))
-        others = [path for path in paths if not path.startswith(f"{own}/")]
-        number = int(snapshot["control"]["number"])
-        self._kept = paths
-        self.number = number
-        self.handled = min([number, *(_last_of(path) - 1 for path in others)])
+        self._kept = frozenset(staged_paths(snapshot["machines"]))
+        self.number = int(snapshot["control"]["number"])
+        self.handled = view_progress(snapshot, self.name, self.spec.start).handled
 
-    def _suspend(self, dialogue: Dialogue, error: ViewError) -> Suspend:
+    def _suspend(self, dialogue: Dialogue, error: FrescoError) -> Suspend:
         """The view stays as its last list left it, and its sources are left alone."""
         self.suspended = error.as_dict()
         log.error("view %s is suspended: %s", self.spec.view, error)
@@ -196,26 +235,43 @@ class AskingStage:
             self._metrics.source_asked.labels(self.spec.view, what).inc(times)
 
     def _new_dialogue(self, durable: Mapping[str, int]) -> Dialogue:
-        operators = DuckOperators(
+        operators = self._new_operators()
+        self._sources = self._new_sources(operators, durable)
+        return Dialogue(self.spec, self.choice, operators, self._sources, self._keep, self._ask)
+
+    def _new_operators(self) -> DuckOperators:
+        return DuckOperators(
             lambda table: packing.pack(table, self._stage),
             lambda rows: packing.unpack(rows, self._warehouse),
         )
-        self._sources = {
-            name: PostgresSource(
-                name, dsn, relations, operators, remembered=int(durable.get(name, 0))
+
+    def _new_sources(
+        self, operators: DuckOperators, durable: Mapping[str, int]
+    ) -> dict[str, AskedSource]:
+        return {
+            name: asked_source(
+                name,
+                access.connection,
+                access.relations,
+                operators,
+                timeout=access.timeout,
+                remembered=int(durable.get(name, 0)),
             )
-            for name, (dsn, relations) in self._connections.items()
+            for name, access in self._access.items()
         }
-        return Dialogue(self.spec, self.choice, operators, self._sources, self._keep, self._ask)
 
     def _keep(self, table: pa.Table) -> Rows:
         return packing.staged(table, self._stage)
 
     # Trouble --------------------------------------------------------------------------------------
 
-    def _ask(self, source: PostgresSource, query: SourceQuery[Signed]) -> SourceAnswer[Signed]:
-        """The source's answer, however long the source is in trouble."""
-        attempts, said = 0, ""
+    def _ask(self, source: AskedSource, query: SourceQuery[Signed]) -> SourceAnswer[Signed]:
+        """The source's answer, as soon as it can be asked.
+
+        Raises:
+            SourceAway: it has been in trouble for longer than the view waits.
+        """
+        attempts, said, since = 0, "", time.monotonic()
         while True:
             try:
                 answer = source.answer(query)
@@ -225,6 +281,8 @@ class AskingStage:
                 if str(error) != said:
                     said = str(error)
                     self._tell(error)
+                if time.monotonic() - since > self._access[source.name].patience:
+                    raise SourceAway(error) from error
                 if self._stopping.wait(WAITS[min(attempts, len(WAITS) - 1)]):
                     raise StageStopped(self.name) from error
                 attempts += 1
@@ -242,21 +300,3 @@ class AskingStage:
             return
         log.warning("view %s waits: %s", self.spec.view, error)
         tell_trouble(self._state, error)
-
-
-def _paths(value: Any) -> Iterator[str]:
-    """Every staged path inside a snapshot's references."""
-    if isinstance(value, Mapping):
-        if isinstance(path := value.get("path"), str) and "sha256" in value:
-            yield path
-        for item in value.values():
-            yield from _paths(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _paths(item)
-
-
-def _last_of(path: str) -> int:
-    """The last number of a staged file, by its name."""
-    match = _STAGED.search(path)
-    return int(match[1]) if match else 0

@@ -20,14 +20,13 @@ from streaming.algebra.tree import Relation
 from streaming.catalog import ViewSpec
 from streaming.config import Config
 from streaming.errors import FrescoError
-from streaming.merge.algorithms import Manager
+from streaming.merge.algorithms import Manager, Sends
+from streaming.runtime.sessionplan import refuse_uncaptured, session_sources
 from streaming.sources.schema import GLOBAL_TABLE
 from streaming.viewmanagers.base import ViewSpec as Maintained
 from streaming.viewmanagers.levels import Level, level_of
 from streaming.viewmanagers.modes import MODES, SCENE_TEXTS, ModeInfo, Options, Scene, refuse_level
-
-UNBUILT = ("isolated",)
-"""Modes that the machines have and the service has not."""
+from streaming.viewmanagers.overviews import Given, check_over_views, inherited, refuse_inherited
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,9 @@ class Choice:
         level: what was asked for.
         scene: the scenario of the view's sources.
         sources: those it asks, sorted; () where it asks none.
+        bases: the base relations it uses, by way of other views too.
+        parents: the views it scans, and what they give.
+        below: what the weakest of the parents' managers sends.
     """
 
     mode: str
@@ -46,6 +48,9 @@ class Choice:
     scene: Scene
     options: Options = field(default_factory=Options)
     sources: tuple[str, ...] = ()
+    bases: tuple[str, ...] = ()
+    parents: Mapping[str, Given] = field(default_factory=dict)
+    below: Sends = "complete"
 
     @property
     def info(self) -> ModeInfo:
@@ -62,10 +67,14 @@ class Choice:
         A manager that asks is told of as strong even where its level is complete: after a truncate that
         an answer has seen too early it sends one list for several numbers, and whether a source may
         truncate is not known before it does. PA takes its complete lists number by number all the same.
+        A view over such a view covers the same numbers as one.
         """
-        if not self.asks:
-            return Manager(self.info.sends, self.info.period(self.options.settings))
-        return Manager("convergent" if self.info.sends == "convergent" else "strong")
+        own = "strong" if self.asks and self.info.sends != "convergent" else self.info.sends
+        if "convergent" in (own, self.below):
+            return Manager("convergent")
+        if self.below == "complete":
+            return Manager(own, None if self.asks else self.info.period(self.options.settings))
+        return Manager("strong")
 
     @property
     def scenario(self) -> str:
@@ -74,33 +83,63 @@ class Choice:
 
     @property
     def gives(self) -> Level:
-        """The fence's cell."""
-        return self.info.levels.get(self.scene, Level.NONE)
+        """The fence's cell, and no more than the parents give."""
+        return min(self.info.levels.get(self.scene, Level.NONE), inherited(self.parents))
+
+    @property
+    def given(self) -> Given:
+        """What it gives to the views over it."""
+        period = self.info.period(self.options.settings)
+        return Given(self.mode, self.gives, period if self.gives == Level.COMPLETE_N else None)
 
 
-def choose(config: Config, view: ViewSpec, relations: Mapping[str, Relation]) -> Choice:
+def choose(
+    config: Config,
+    view: ViewSpec,
+    relations: Mapping[str, Relation],
+    chosen: Mapping[str, Choice] | None = None,
+) -> Choice:
     """The manager of a view, of which everything is checked that can be known before it runs.
 
+    Args:
+        relations: the captured ones.
+        chosen: the managers of the views before it, its parents among them.
+
     Raises:
-        FrescoError: VIEW_MODE_UNSUPPORTED, VIEW_REFRESH, VIEW_ANOMALIES, MODE_LEVEL, MODE_SCENARIO,
-            VIEW_PARENT, VIEW_SOURCE_UNASKABLE, or what the manager says of the view (VIEW_NOT_PSJ, ...).
+        FrescoError: VIEW_REFRESH, VIEW_ANOMALIES, MODE_LEVEL, MODE_SCENARIO, MODE_OVER_VIEWS,
+            VIEW_PARENT, VIEW_PARENT_LEVEL, VIEW_SOURCE_UNASKABLE, VIEW_SOURCE_UNCAPTURED, or what the
+            manager says of the view (VIEW_NOT_PSJ, ...).
     """
-    scene = scene_of(config, view, relations)
+    over = {name: one for name, one in (chosen or {}).items() if name in view.relations}
+    bases = _bases(view, over)
+    scene = scene_of(config, bases, relations)
     level = _level(view)
+    parents = {name: one.given for name, one in over.items()}
     try:
-        if view.mode in UNBUILT:
-            raise FrescoError(
-                "VIEW_MODE_UNSUPPORTED",
-                f"mode '{view.mode}' is not built yet",
-                todo="use USING replica or USING compensating, which give COMPLETE consistency",
-            )
         mode = registered(view.mode, scene, view.every)
+        check_over_views(mode, view.name, parents)
+        refuse_uncaptured(config, mode, bases, [n for n, one in over.items() if one.info.sessions])
+        if config.globals == "apart" and mode not in ("g_strobe", "naive"):
+            raise FrescoError(
+                "MODE_GLOBALS_APART",
+                f"{mode} would show a part of a global transaction without the others: they are"
+                " numbered apart",
+                where=SCENE_TEXTS[scene],
+                todo="use USING strobe for a view over several tagged sources, or globals: joined",
+            )
         if mode == "naive":
             _allow_naive(config)
         else:
             refuse_level(mode, scene, level)
+            refuse_inherited(level, view.every, parents)
+        below = _weakest([one.manager.sends for one in over.values()])
         if not MODES[mode].asks:
-            return Choice(mode, level, scene, Options(settings=_settings(view)))
+            options = Options(settings=_settings(view))
+            return Choice(mode, level, scene, options, (), bases, parents, below)
+        if MODES[mode].sessions:
+            sources = session_sources(config, view, relations)
+            options = Options(settings=_settings(view))
+            return Choice(mode, level, scene, options, sources, bases, parents, below)
         sources = _askable(config, view, relations)
         keys = {name: relations[name].key for name in view.relations}
         options = Options(keys, _settings(view))
@@ -109,7 +148,20 @@ def choose(config: Config, view: ViewSpec, relations: Mapping[str, Relation]) ->
     except FrescoError as error:
         place = f"view {view.name}" + (f", {error.where}" if error.where else "")
         raise FrescoError(error.code, error.what, where=place, todo=error.todo) from error
-    return Choice(mode, level, scene, options, sources)
+    return Choice(mode, level, scene, options, sources, bases, parents, below)
+
+
+def _bases(view: ViewSpec, parents: Mapping[str, Choice]) -> tuple[str, ...]:
+    """The base relations of a view, those of its parents among them, in order of first use."""
+    found = [parents[n].bases if n in parents else (n,) for n in view.relations]
+    return tuple(dict.fromkeys(name for names in found for name in names))
+
+
+def _weakest(sends: Sequence[Sends]) -> Sends:
+    """What the parents' lists are at least: "complete", "convergent" or else "strong"."""
+    if "convergent" in sends:
+        return "convergent"
+    return "complete" if all(one == "complete" for one in sends) else "strong"
 
 
 def registered(name: str, scene: Scene, every: int | None) -> str:
@@ -124,9 +176,9 @@ def registered(name: str, scene: Scene, every: int | None) -> str:
             return name
 
 
-def scene_of(config: Config, view: ViewSpec, relations: Mapping[str, Relation]) -> Scene:
-    """The column of figure 9.3 that a view's sources stand in."""
-    names = _sources(view.relations, relations)
+def scene_of(config: Config, bases: Sequence[str], relations: Mapping[str, Relation]) -> Scene:
+    """The column of figure 9.3 that a view's sources stand in, by its base relations."""
+    names = _sources(bases, relations)
     known = [config.sources[name] for name in names]
     single = bool(known) and all(one.transactions == "per-event" for one in known)
     if len(names) <= 1:
@@ -194,6 +246,12 @@ def _askable(config: Config, view: ViewSpec, relations: Mapping[str, Relation]) 
                 "VIEW_SOURCE_UNASKABLE",
                 f"mode {view.mode} asks source {name}, which has no connection",
                 todo=f"give sources.{name} a connection, or use USING replica",
+            )
+        if source.snapshots is not None:
+            raise FrescoError(
+                "VIEW_SOURCE_UNASKABLE",
+                f"mode {view.mode} asks source {name}, whose snapshots its tables have left behind",
+                todo="use USING replica",
             )
         if source.transactions == "per-event":
             raise FrescoError(

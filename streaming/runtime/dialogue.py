@@ -12,8 +12,8 @@ over a FIFO channel.
 Statements are answered at pinned states where that helps (DESIGN 7; `Session.pin`): the state is taken
 when nothing is asked, and by the time updates come the log has mostly got past it, so that their queries
 need not wait for more of the log. A state is kept until the log has passed it; then comes the next one.
-`compensating` takes messages whole, whatever the state has seen. A FIFO mode over one source is given a
-message as far as the state has seen it and the rest with the next state (`splitting.paced`): otherwise
+`compensating` takes messages whole, whatever the state has seen. A FIFO mode is given a message as far as
+the states of its sources have seen it and the rest with the next states (`splitting.paced`): otherwise
 every statement would wait for a message of its own. What waits so is the *backlog*.
 """
 
@@ -29,7 +29,7 @@ from streaming.algebra.duckmirror import DuckMirror
 from streaming.algebra.duckops import DuckOperators, Pack
 from streaming.algebra.evaluator import ViewError
 from streaming.algebra.psj import psj_of
-from streaming.algebra.query import Answer, Query, SourceAnswer, SourceQuery
+from streaming.algebra.query import Answer, Query, SourceAnswer, SourceQuery, SourceState
 from streaming.algebra.signed import Signed
 from streaming.errors import FrescoError
 from streaming.messages import ActionList, Updates
@@ -37,21 +37,26 @@ from streaming.queries.fifo import FifoAdapter
 from streaming.queries.processor import QueryProcessor
 from streaming.queries.splitting import paced
 from streaming.runtime.choosing import Choice
-from streaming.sources.pgstate import PgState, PgStateCodec
-from streaming.sources.query import PostgresSource
+from streaming.sources.asked import AskedSource
+from streaming.sources.kinds import StatesCodec
 from streaming.viewmanagers.base import ViewSpec
 
 log = logging.getLogger("fresco")
 
 PINNED_MODES = ("compensating",)
 """Modes that need no FIFO order, so that any known state will do."""
+UNPACED_MODES = ("naive", "recompute")
+"""Modes that take states of the moment: one is there to show what comes of it, one asks seldom."""
+COUNTED = ("updates", "queries", "statements", "held", "again", "compensations")
+"""What is counted: numbers that asked for work, queries of the manager, statements to sources, answers
+that were held until the log had what they saw, that were asked again, and that were compensated."""
 PER_PIN = 1000
 """Statements of a mode that takes messages whole at one pinned state; one that parts transactions of
 one number never will do, and the manager would ask for ever."""
 PIN_SECONDS = 5.0
 """How long a state is kept open while nothing comes: the source keeps old rows for it."""
 
-Answering = Callable[[PostgresSource, SourceQuery[Signed]], SourceAnswer[Signed]]
+Answering = Callable[[AskedSource, SourceQuery[Signed]], SourceAnswer[Signed]]
 
 
 def is_trouble(error: FrescoError) -> bool:
@@ -66,6 +71,7 @@ class Dialogue:
         sources: those that the view asks, by name.
         keep: packs a piece of the view's rows so that it stays out of messages.
         ask: puts a statement to its source and waits until there is an answer.
+        paced: whether answers are given at pinned states; else all are given at those of the moment.
     """
 
     def __init__(
@@ -73,11 +79,13 @@ class Dialogue:
         spec: ViewSpec,
         choice: Choice,
         operators: DuckOperators,
-        sources: Mapping[str, PostgresSource],
+        sources: Mapping[str, AskedSource],
         keep: Pack,
         ask: Answering,
+        *,
+        paced: bool = True,
     ) -> None:
-        info, codec, psj = choice.info, PgStateCodec(), psj_of(spec.tree)
+        info, codec, psj = choice.info, StatesCodec(), psj_of(spec.tree)
         mirror = DuckMirror(operators, psj.schema, keep=keep)
         self.manager: Any = info.make(spec, operators, choice.options, mirror)
         self.processor: QueryProcessor[Signed] = QueryProcessor(
@@ -89,24 +97,18 @@ class Dialogue:
             operators,
             exact=info.exact,
             states=codec,
-            every=info.period(choice.options.settings) or 1,
         )
-        self.counts = {"queries": 0, "statements": 0, "held": 0, "again": 0}
+        self.counts = dict.fromkeys(COUNTED, 0)
         """How often each has happened since the last `counted`."""
         self.backlog: list[Updates] = []
         self._start = spec.start
         self._sources, self._ask = sources, ask
-        alone = (
-            not info.exact
-            and len(sources) == 1
-            and (info.period(choice.options.settings) or 1) == 1
-        )
-        self._paced = next(iter(sources)) if alone else None
-        self._pins: dict[str, PgState | None] = {}
+        self._paced = paced and not info.exact and choice.mode not in UNPACED_MODES
+        self._pins: dict[str, SourceState | None] = {}
         self._pinned_at: dict[str, float] = {}
         self._asked_at_pin: dict[str, int] = {}
         self._quiet = False
-        if choice.mode in PINNED_MODES or alone:
+        if self._paced or (paced and choice.mode in PINNED_MODES):
             self._pins = dict.fromkeys(sources)
 
     # Messages -------------------------------------------------------------------------------------
@@ -118,25 +120,25 @@ class Dialogue:
             ViewError: the view's data; the machines are of no use after it.
         """
         self._quiet = False
-        name = self._paced
-        if name is None or updates.first <= self._start:
+        if not self._paced or updates.first <= self._start:
             yield from self._deliver(updates)
             self._pin_passed()
             return
         messages, self.backlog = [*self.backlog, updates], []
-        state = self._pins[name]
         for one in messages:
-            seen: Updates | None = one
-            later: Updates | None = None
-            # One that does not reach the state is whole too: answers are held until a further one.
-            if state is not None and one.delivered.get(name, -1) >= state.upto:
-                seen, later = paced(one, name, state)
-            if seen is not None:
-                yield from self._deliver(seen)
+            # One that does not reach a state is whole too: answers are held until a further one.
+            states = {
+                name: state
+                for name, state in self._pins.items()
+                if state is not None and one.delivered.get(name, -1) >= state.upto
+            }
+            pieces, later = paced(one, states)
+            for piece in pieces:
+                yield from self._deliver(piece)
             if later is not None:
                 self.backlog.append(later)
         if self.backlog:
-            self._pins[name] = None
+            self._pins = dict.fromkeys(self._pins)
         self._pin_passed()
 
     def flush(self) -> Iterator[ActionList]:
@@ -153,6 +155,8 @@ class Dialogue:
             message = messages.popleft()
             match message:
                 case Updates() | Answer():
+                    if isinstance(message, Updates):
+                        self.counts["updates"] += len(self.manager.relevant(message))
                     for one in self.manager.handle(message):
                         if isinstance(one, ActionList):
                             yield one
@@ -178,7 +182,7 @@ class Dialogue:
 
     def _answered(self, query: SourceQuery[Signed]) -> list[Any]:
         source = self._sources[query.source]
-        if self._paced is None and self._pins.get(query.source) is not None:
+        if not self._paced and self._pins.get(query.source) is not None:
             self._asked_at_pin[query.source] += 1
             if self._asked_at_pin[query.source] > PER_PIN:
                 self._release(query.source)
@@ -192,7 +196,9 @@ class Dialogue:
 
     def counted(self) -> dict[str, int]:
         """What has happened since the last time."""
-        counts, self.counts = self.counts, dict.fromkeys(self.counts, 0)
+        counts, self.counts = self.counts, dict.fromkeys(COUNTED, 0)
+        counts["compensations"] = self.manager.compensations
+        self.manager.compensations = 0
         return counts
 
     # States ---------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +15,10 @@ from streaming.errors import FrescoError
 from streaming.runtime.kafka import Broker, Topics
 from streaming.runtime.plan import Pipeline, plan_pipeline
 from streaming.runtime.session import versions
+from streaming.sources.deltainstall import check
+from streaming.sources.deltatables import delta_table_of
+from streaming.sources.mysqlcheck import check_server
+from streaming.sources.mysqlurl import is_mysql
 
 _KNOWN_LOSS = (
     "Debezium up to 3.6 may lose the rest of a multi-row insert or COPY when it restarts inside it; "
@@ -50,11 +55,18 @@ def examine(path: Path) -> list[Finding]:
 
     def plan() -> str:
         pipelines.append(plan_pipeline(config))
-        return f"{len(pipelines[0].views)} views over {len(pipelines[0].captured)} relations"
+        views, relations = pipelines[0].every_view, pipelines[0].every_relation
+        return f"{len(views)} views over {len(relations)} relations"
 
     found.append(_checked("sources and views", plan))
-    if pipelines:
+    for name in config.sources:
+        found.extend(_server(config, name))
+    if pipelines and pipelines[0].views:
         found.extend(_kafka(config, pipelines[0]))
+    for name, relations in pipelines[0].sessions.relations.items() if pipelines else ():
+        tables = [delta_table_of(one, config.pipeline) for one in relations]
+        dsn = config.sources[name].secret() or ""
+        found.append(_checked("delta tables", partial(check, dsn, name, tables)))
     found.append(
         Finding(
             "connector versions",
@@ -92,6 +104,19 @@ def _java() -> Finding:
 
 def _libraries() -> Iterator[Finding]:
     yield Finding("libraries", "ok", ", ".join(f"{k} {v}" for k, v in versions().items()))
+
+
+def _server(config: Config, name: str) -> Iterator[Finding]:
+    """The log of a MariaDB or MySQL, and the right to read it."""
+    connection = config.sources[name].secret()
+    if connection is None or not is_mysql(connection):
+        return
+    try:
+        for one in check_server(connection, name):
+            yield Finding(one.check, one.level, one.says, one.todo)
+    except FrescoError as error:
+        says = f"{error.code}: {error.what} [{error.where}]"
+        yield Finding(f"log of {name}", "wrong", says, error.todo)
 
 
 def _kafka(config: Config, pipeline: Pipeline) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ by (producer, sequence), and what is missing is reported, never passed over.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -19,15 +19,23 @@ from streaming.messages import FORMAT_VERSION, Message, decode
 class Inbox:
     """What a stage has seen of each producer: drops repeats, refuses gaps and old generations."""
 
-    def __init__(self, seen: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, seen: Mapping[str, Any] | None = None, *, late: bool = False) -> None:
+        """Args:
+        late: of a producer not seen yet the first message may have any sequence: who reads a topic
+            from some offset on.
+        """
+        self._late = late
         self._seen: dict[str, list[int]] = {key: list(value) for key, value in (seen or {}).items()}
 
     def snapshot(self) -> dict[str, list[int]]:
         """ "topic producer" -> [generation, sequence]."""
         return {key: list(value) for key, value in self._seen.items()}
 
-    def take(self, records: pa.Table) -> list[Message]:
+    def take(self, records: pa.Table, producers: Collection[str] | None = None) -> list[Message]:
         """The new messages of records (topic, partition, offset, value, headers), topic by topic.
+
+        Args:
+            producers: those that are listened to; None for all.
 
         Raises:
             FrescoError: KAFKA_SEQUENCE_GAP, KAFKA_MESSAGE_DAMAGED; nothing counts as seen then.
@@ -45,13 +53,15 @@ class Inbox:
             where = f"topic {topic}, partition {partition}, offset {offset}"
             try:
                 fields = {item["key"]: item["value"].decode() for item in header_list}
+                if producers is not None and fields["producer"] not in producers:
+                    continue
                 key = f"{topic} {fields['producer']}"
                 generation, sequence = int(fields["generation"]), int(fields["sequence"])
                 if int(fields["format"]) != FORMAT_VERSION:
                     raise ValueError(f"its header says format {fields['format']}")
             except (AttributeError, TypeError, KeyError, ValueError) as error:
                 raise _damaged(where, error) from error
-            last_generation, last = seen.get(key, [0, 0])
+            last_generation, last = seen.get(key, [0, sequence - 1 if self._late else 0])
             if sequence <= last or generation < last_generation:
                 continue
             if sequence > last + 1:

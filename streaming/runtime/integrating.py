@@ -24,12 +24,14 @@ import pyarrow.parquet as pq
 from streaming.messages import Control, Rel, Rows, Updates
 from streaming.metrics import Metrics
 from streaming.rows import pack, unpack
+from streaming.runtime.grouping import SpanWatch
 from streaming.runtime.incomplete import IncompleteWatch
 from streaming.runtime.kafka import Topics
 from streaming.runtime.logs import with_logs
 from streaming.runtime.manifests import Manifest, ManifestExists, put_if_absent
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import StepResult
+from streaming.runtime.viewchanges import ViewChanges
 from streaming.sources.held import HeldFiles
 from streaming.sources.intake import Intake, IntakeResult
 from streaming.warehouse.retention import UpdatesRetention
@@ -58,17 +60,24 @@ class IntegratorStage:
         warehouse: Path,
         retention: UpdatesRetention | None = None,
         asked: Mapping[str, frozenset[str]] | None = None,
+        spans: SpanWatch | None = None,
+        changes: ViewChanges | None = None,
+        rides: bool = False,
     ) -> None:
         """Args:
         make_intake: from where held rows are staged.
         relations_of: merge group -> the relations its views use.
         retention: drops old updates; None keeps them all.
         asked: merge group -> the sources that its view managers ask.
+        spans: watches transactions that span groups; None where none can.
+        changes: views that come and go; None where they never do.
+        rides: REL goes to the view managers, whose lists take it to the merge.
         """
         self._make = make_intake
         self._updates, self._topics, self._metrics = updates, topics, metrics
         self._relations_of, self._warehouse = relations_of, warehouse
-        self._asked = asked or {}
+        self._asked, self._spans, self._spanned = asked or {}, spans, 0
+        self._changes, self._rides = changes, rides
         self._staging = Staging(warehouse, self.name)
         self._held = Staging(warehouse, "held")
         self._bad = warehouse / "_state" / "bad_records"
@@ -86,30 +95,51 @@ class IntegratorStage:
         """A fresh intake with the manifest's state."""
         self._intake = self._make(HeldFiles(self._hold, self._load))
         self._held_before = frozenset(_paths(snapshot["intake"])) if snapshot else frozenset()
-        self._sequence = 0
+        self._found, self._ran = self._held.files(), False
+        self._sequence = self._spanned = 0
         self._unpacked.clear()
         if snapshot:
             self._sequence = int(snapshot["sequence"])
+            self._spanned = int(snapshot.get("spanned", 0))
             self._intake.restore(snapshot["intake"])
+        if self._changes is not None:
+            self._changes.restore(snapshot.get("views") if snapshot else None)
+            self._maintain(self._changes)
 
     def run(self, records: pa.Table) -> StepResult | None:
         """One batch of captured events, or a tick without any (timeouts)."""
-        result = self._intake.step(records, int(time.time() * 1000))
+        self._ran = True
+        idle = self._changes.idle_numbers(self._intake.next_number - 1) if self._changes else 0
+        result = self._intake.step(records, int(time.time() * 1000), idle)
+        if self._spans is not None:
+            self._spanned += self._spans.look(result, self._relations_of)
         self._measure(result)
-        if result.first > result.last and records.num_rows == 0:
+        changes = self._changes.announce(result.last) if self._changes else []
+        if result.first > result.last and records.num_rows == 0 and not changes:
             return None
         messages: list[tuple[str, Any]] = []
         writes: dict[str, Any] = {}
         if result.first <= result.last:
             messages, writes = self._outgoing(result)
+        for change in changes:
+            for topic in (self._topics.rel(change.group), self._topics.updates(change.group)):
+                messages.append((topic, change))
         intake = self._intake.snapshot()
         snapshot = {
             "sequence": self._sequence,
             "intake": intake,
             "number": result.last,
-            "bad": [asdict(one) for one in (*result.bad, *result.lost)],
+            "bad": [
+                *map(asdict, result.bad),
+                *({**asdict(one), "lost": True} for one in result.lost),
+            ],
             "incomplete": result.incomplete,
+            "spanned": self._spanned,
         }
+        if self._changes is not None:
+            snapshot["views"] = self._changes.snapshot()
+            if changes:
+                self._maintain(self._changes)
         return StepResult(snapshot=snapshot, messages=tuple(messages), writes=writes)
 
     def apply(self, manifest: Manifest) -> None:
@@ -119,6 +149,8 @@ class IntegratorStage:
         """
         for bad in manifest.snapshot["bad"]:
             self._record_bad(bad)
+        if self._changes is not None and "views" in manifest.snapshot:
+            self._changes.tell(manifest.snapshot["views"])
         writes = manifest.writes
         if not writes or writes["sequence"] <= self._updates.recorded():
             return
@@ -137,14 +169,19 @@ class IntegratorStage:
         self._metrics.numbered.set(writes["last"])
 
     def applied(self, manifest: Manifest) -> None:
-        """Remove held rows that no snapshot refers to; cut and fold `_updates` now and then."""
+        """Remove held rows that no snapshot refers to; cut and fold `_updates` now and then.
+
+        What a crash has left between a file and its manifest goes with the first step of this start,
+        and not before: until then a driver that was replaced might still write the manifest.
+        """
         if time.monotonic() - self._tidied >= UPKEEP_EVERY:
             if self._retention is not None:
                 self._retention.run(int(time.time() * 1000), self._needed)
             self._upkeep.run(UPKEEP_SECONDS)
             self._tidied = time.monotonic()
         held = frozenset(_paths(manifest.snapshot["intake"]))
-        self._held.drop(self._held_before - held)
+        orphans, self._found = (self._found, frozenset()) if self._ran else ((), self._found)
+        self._held.drop(self._held_before.union(orphans) - held)
         self._held_before = held
 
     def collect(self, passed: int, needed: int) -> None:
@@ -155,6 +192,11 @@ class IntegratorStage:
         """
         self._staging.collect(passed)
         self._needed = needed
+
+    def _maintain(self, changes: ViewChanges) -> None:
+        """From the next number on, for the views that there are now."""
+        self._intake.maintain(changes.views(), changes.groups())
+        self._relations_of, self._asked = self._intake.relations_of(), changes.asked()
 
     def _outgoing(self, result: IntakeResult) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
         """The step's messages per merge group, and what goes into `_updates`."""
@@ -173,20 +215,17 @@ class IntegratorStage:
         messages: list[tuple[str, Any]] = []
         for group, runs in result.runs.items():
             wanted = self._relations_of[group]
-            messages.append(
-                (
-                    self._topics.rel(group),
-                    Rel(
-                        group=group,
-                        first=first,
-                        last=last,
-                        runs=runs,
-                        positions=result.positions,
-                        committed_ms=result.committed_ms,
-                        released=result.released,
-                    ),
-                )
+            rel = Rel(
+                group=group,
+                first=first,
+                last=last,
+                runs=runs,
+                positions=result.positions,
+                committed_ms=result.committed_ms,
+                released=result.released,
             )
+            if not self._rides:
+                messages.append((self._topics.rel(group), rel))
             updates = Updates(
                 group=group,
                 first=first,
@@ -194,6 +233,8 @@ class IntegratorStage:
                 runs=runs,
                 relations={name: rows for name, rows in packed.items() if name in wanted},
                 controls=tuple(one for one in controls if one.relation in wanted),
+                parts=result.parts,
+                rel=(rel,) if self._rides else (),
             )
             told = with_logs(
                 updates, result, self._asked.get(group, ()), partial(pack, stage=stage)

@@ -162,25 +162,29 @@ class Broker:
             f"or run: kafka-topics.sh --create --partitions 1 --topic {missing[0]}",
         )
 
-    def require_unused(self, names: Iterable[str]) -> None:
-        """Check that the pipeline's own topics hold nothing, for a warehouse that begins.
+    def ends(self, names: Iterable[str]) -> dict[str, int]:
+        """The next offset of each partition, by "topic:partition"."""
+        ends = self._consumer.end_offsets(self.partitions(names))
+        return {f"{one.topic}:{one.partition}": end for one, end in ends.items()}
+
+    def used(self, names: Iterable[str]) -> list[str]:
+        """Those of the topics that hold, or have held, a message."""
+        ends = self._consumer.end_offsets(self.partitions(names))
+        return sorted({partition.topic for partition, end in ends.items() if end > 0})
+
+    def belong_to_another(self, used: Iterable[str]) -> FrescoError:
+        """The error of a warehouse that begins over used topics.
 
         What another warehouse's stages have sent has the sequences that this one's will have: it
         would be taken for theirs.
-
-        Raises:
-            FrescoError: KAFKA_TOPICS_USED.
         """
-        ends = self._consumer.end_offsets(self.partitions(names))
-        used = sorted({partition.topic for partition, end in ends.items() if end > 0})
-        if used:
-            raise FrescoError(
-                "KAFKA_TOPICS_USED",
-                f"the warehouse is new, but topics hold messages: {', '.join(used)}",
-                where=self.config.kafka.bootstrap,
-                todo="delete these topics, or give the pipeline another name, or the warehouse "
-                "that belongs to them",
-            )
+        return FrescoError(
+            "KAFKA_TOPICS_USED",
+            f"the warehouse is new, but topics hold messages: {', '.join(used)}",
+            where=self.config.kafka.bootstrap,
+            todo="delete these topics, or give the pipeline another name, or the warehouse "
+            "that belongs to them",
+        )
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Every partition of the topics."""

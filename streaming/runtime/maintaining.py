@@ -20,13 +20,14 @@ from typing import Any
 import pyarrow as pa
 
 from streaming.algebra.evaluator import ViewError
-from streaming.algebra.tree import Scan, walk
+from streaming.algebra.tree import Scan, Schema, walk
 from streaming.errors import FrescoError
 from streaming.messages import ActionList, RelRun, Rows, Suspend, Updates
 from streaming.metrics import Metrics
 from streaming.rows import locate, pack
 from streaming.runtime.evaluators import Evaluators
 from streaming.runtime.inbox import Inbox
+from streaming.runtime.kafka import Topics
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import Manifest, StepResult
 from streaming.viewmanagers.base import Codec, ViewSpec
@@ -47,9 +48,10 @@ class ViewStage:
         actions_topic: str,
         metrics: Metrics,
         checkpoint_batches: int,
+        name: str | None = None,
     ) -> None:
         self.spec = spec
-        self.name = f"view:{spec.view}"
+        self.name = name or f"view:{spec.view}"
         self._evaluators, self._warehouse = evaluators, warehouse
         self._topic, self._metrics = actions_topic, metrics
         self._checkpoint_batches = checkpoint_batches
@@ -68,6 +70,10 @@ class ViewStage:
         """The last number of a durable manifest."""
         self.needed = spec.start
         """The first number that a restart would replay."""
+
+    def topics(self, topics: Topics) -> tuple[str, ...]:
+        """Those that it reads."""
+        return (topics.updates(self.spec.group),)
 
     # Step -----------------------------------------------------------------------------------------
 
@@ -90,23 +96,24 @@ class ViewStage:
 
     def run(self, records: pa.Table) -> StepResult | None:
         """All new messages in one evaluation; the first error of the view's data suspends it."""
-        if records.num_rows == 0:
+        messages = self._taken(records) if records.num_rows else None
+        if messages is None:
             return None
-        messages = [one for one in self._inbox.take(records) if isinstance(one, Updates)]
         sent: list[ActionList | Suspend] = []
-        if messages and self.suspended is None:
-            sent += self._handle(messages)
+        if self.suspended is None:
+            sent += self._passed_on(self._handle(messages) if messages else [])
             self._control = self._manager.snapshot()
+            for message in sent:
+                if isinstance(message, Suspend):
+                    self.suspended = message.error
+                    log.error(
+                        "view %s is suspended: %s", self.spec.view, FrescoError(**message.error)
+                    )
         if self._since_checkpoint >= self._checkpoint_batches and self.suspended is None:
             self._checkpoint = self._fold()
             self._since_checkpoint = 0
         return StepResult(
-            snapshot={
-                "inbox": self._inbox.snapshot(),
-                "control": self._control,
-                "checkpoint": self._checkpoint,
-                "suspended": self.suspended,
-            },
+            snapshot=self._snapshot(),
             messages=tuple((self._topic, message) for message in sent),
         )
 
@@ -133,6 +140,22 @@ class ViewStage:
 
     # Parts of a step ------------------------------------------------------------------------------
 
+    def _taken(self, records: pa.Table) -> list[Updates] | None:
+        """What the manager is handed, in order; None where nothing of the records matters here."""
+        return [one for one in self._inbox.take(records) if isinstance(one, Updates)]
+
+    def _passed_on(self, sent: list[ActionList | Suspend]) -> list[ActionList | Suspend]:
+        """What goes out of what the manager has sent, which may be nothing."""
+        return sent
+
+    def _snapshot(self) -> dict[str, Any]:
+        return {
+            "inbox": self._inbox.snapshot(),
+            "control": self._control,
+            "checkpoint": self._checkpoint,
+            "suspended": self.suspended,
+        }
+
     def _handle(self, messages: list[Updates]) -> list[ActionList | Suspend]:
         self._pack = partial(pack, stage=self._staging.keeper(messages[-1].last))
         answer: list[ActionList | Suspend] = []
@@ -141,9 +164,7 @@ class ViewStage:
             answer += self._manager.handle_all(messages)
         except ViewError as error:
             lists, suspend = self._manager.suspend(messages, error)
-            self.suspended = suspend.error
             answer += [*lists, suspend]
-            log.error("view %s is suspended: %s", self.spec.view, error)
         self._manager.advance()
         self._since_checkpoint += 1
         for message in answer:
@@ -174,6 +195,10 @@ class ViewStage:
     def _first_after(self, checkpoint: Mapping[str, Any] | None) -> int:
         return int(checkpoint["number"]) + 1 if checkpoint else self.spec.start
 
+    def _captured(self) -> dict[str, Schema]:
+        """The relations whose updates a restart reads from `_updates`."""
+        return {n.relation: n.schema for n in walk(self.spec.tree) if isinstance(n, Scan)}
+
     def _recorded(self, first: int, last: int) -> Updates:
         """The updates of [first..last] from `_updates`, as one message.
 
@@ -190,11 +215,9 @@ class ViewStage:
                 todo="restore `_updates` and `_state` from one backup, or rebuild the pipeline",
             )
         stage = self._staging.keeper(last)
-        scans = {
-            node.relation: node.schema for node in walk(self.spec.tree) if isinstance(node, Scan)
-        }
         found = {
-            name: reader.updates(name, schema, first - 1, last) for name, schema in scans.items()
+            name: reader.updates(name, schema, first - 1, last)
+            for name, schema in self._captured().items()
         }
         return Updates(
             group=self.spec.group,

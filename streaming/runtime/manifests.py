@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ class Manifest(BaseModel):
     """Topic -> sequence of the last message ever sent there by this stage."""
     writes: dict[str, Any] = Field(default_factory=dict)
     """What the stage's `apply` commits to the warehouse."""
+    seconds: float = 0.0
+    """How long the stage's run took."""
 
 
 class ManifestExists(Exception):
@@ -73,6 +76,18 @@ class ManifestStore:
             except ManifestExists:
                 continue  # removed since it was listed, by a driver that is far ahead
         return None
+
+    def kept(self) -> list[tuple[Manifest, float]]:
+        """Every manifest that is still there and when it was written, seconds since 1970.
+
+        Raises:
+            FrescoError: STATE_DAMAGED.
+        """
+        found = []
+        for step in self._steps():
+            with suppress(ManifestExists, FileNotFoundError):
+                found.append((self.read(step), self._path(step).stat().st_mtime))
+        return found
 
     def read(self, step: int) -> Manifest:
         """The manifest of a step, as it is stored.

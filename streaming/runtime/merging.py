@@ -3,6 +3,12 @@
 The machine paints the view update table and says which rows are ready; this stage turns each batched
 warehouse transaction into one commit of the group's table. What to commit is in the manifest, rows by
 reference, so a crash between the manifest and the commit is repaired by committing again.
+
+A group's table takes one commit after the other, so the paper's disciplines (MVC 4.3) differ in when a
+batch is made: under "declared" a step commits all that is ready, batch by batch; under "sequential" and
+"dependent" the machine holds back what may not go beside what it has not been told of as committed, and a
+step tells it of those of the step before. What is held back, by that or by its age, goes with a step
+without messages (`pulse`).
 """
 
 from __future__ import annotations
@@ -16,13 +22,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.algebra.tree import NUMBER
+from streaming.merge.algorithms import founded_like
 from streaming.merge.batching import BatchedTransaction
 from streaming.merge.by_blocks import BlockMerge
 from streaming.merge.machine import MergeMachine
+from streaming.merge.routing import RoutedMerge
 from streaming.messages import Rel, Rows, Updates, ViewChange
 from streaming.metrics import Metrics
 from streaming.rows import unpack
 from streaming.runtime.inbox import Inbox
+from streaming.runtime.regrouping import Regrouping
 from streaming.runtime.step import Manifest, StepResult
 from streaming.warehouse.epoch import Epoch, merge_runs
 from streaming.warehouse.upkeep import Upkeep
@@ -47,13 +56,20 @@ class MergeStage:
         metrics: Metrics,
         spark: SparkSession | None,
         root: Path,
+        regrouping: Regrouping | None = None,
+        *,
+        routed: bool = False,
     ) -> None:
-        self._make = make_machine
-        self.machine = make_machine()
+        """Args:
+        regrouping: views that come and go; None where they never do.
+        routed: REL comes with the action lists.
+        """
+        self._make, self._routed = make_machine, routed
+        self._take(make_machine())
         self.group = self.machine.group
         self.name = f"merge:{self.group}"
         self.writer, self._upkeep, self._metrics = writer, upkeep, metrics
-        self._spark, self._root = spark, root
+        self._spark, self._root, self._regrouping = spark, root, regrouping
         self._inbox = Inbox()
         self._tidied = time.monotonic()
         self.published = -1
@@ -61,25 +77,41 @@ class MergeStage:
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """A fresh machine with the manifest's state."""
-        self.machine = self._make()
+        self._take(self._make())
         self._inbox = Inbox(snapshot["inbox"] if snapshot else None)
+        if self._regrouping is not None:
+            self._regrouping.restore((snapshot or {}).get("views"))
         if snapshot:
-            self.machine.restore(snapshot["machine"])
+            if self._regrouping is not None:
+                saved = snapshot["machine"]["merge"] if self._routed else snapshot["machine"]
+                self._take(founded_like(self.machine, saved))
+            self._heard.restore(snapshot["machine"])
+
+    def _take(self, machine: MergeMachine | BlockMerge) -> None:
+        self.machine = machine
+        self._heard = RoutedMerge(machine) if self._routed else machine
 
     def run(self, records: pa.Table) -> StepResult | None:
         """Paint with every new message, then take the batches that are due."""
-        if records.num_rows == 0:
-            return None
-        messages = self._inbox.take(records)
+        messages = self._inbox.take(records) if records.num_rows else []
         for message in sorted(messages, key=lambda one: not isinstance(one, Rel | ViewChange)):
             if not isinstance(message, Updates):
-                self.machine.handle(message)
+                self._heard.handle(message)
         batches = []
         while (batch := self.machine.take_batch(int(time.time() * 1000))) is not None:
-            batches.append(_describe(batch))
+            changed = self._regrouping.describe(batch) if self._regrouping else {}
+            batches.append({**_describe(batch), **changed})
+        if not records.num_rows and not batches:
+            return None
         for colour, cells in self.machine.cells_by_colour().items():
             self._metrics.vut_cells.labels(self.group, colour).set(cells)
-        snapshot = {"inbox": self._inbox.snapshot(), "machine": self.machine.snapshot()}
+        snapshot = {
+            "inbox": self._inbox.snapshot(),
+            "machine": self._heard.snapshot(),
+            "published": self.published,
+        }
+        if self._regrouping is not None:
+            snapshot["views"] = self._regrouping.snapshot()
         return StepResult(snapshot=snapshot, writes={"batches": batches})
 
     def apply(self, manifest: Manifest) -> None:
@@ -94,7 +126,10 @@ class MergeStage:
             started = time.perf_counter()
             changes = self._changes(batch)
             epoch = self._epoch(batch, manifest.generation)
-            done = self.writer.commit(changes, epoch, spark=self._spark)
+            if self._regrouping is not None:
+                self._regrouping.open(batch)
+            drop = batch.get("drop", ())
+            done = self.writer.commit(changes, epoch, drop=drop, spark=self._spark)
             seconds = time.perf_counter() - started
             self._metrics.commits.labels(self.group).inc()
             self._metrics.commit_seconds.labels(self.group).observe(seconds)
@@ -104,9 +139,14 @@ class MergeStage:
                 fresh = max(0.0, time.time() - batch["committed_ms"] / 1000)
                 for view in changes:
                     self._metrics.freshness.labels(view).observe(fresh)
+        if self._regrouping is not None and isinstance(self.machine, MergeMachine):
+            self._regrouping.settle(self.machine)
 
     def applied(self, manifest: Manifest) -> None:
         """Upkeep between commits, within its time budget."""
+        inner = self.machine.inner if isinstance(self.machine, BlockMerge) else self.machine
+        for sequence in list(inner.submission.commits.submitted):
+            self.machine.committed(sequence)
         self.published = self.machine.settled
         if time.monotonic() - self._tidied >= UPKEEP_EVERY:
             self._upkeep.run(UPKEEP_SECONDS)
@@ -148,6 +188,7 @@ class MergeStage:
             dependencies=tuple(batch["depends_on"]),
             released=tuple(batch["released"]),
             complete=self.machine.algorithm == "spa",
+            views=batch.get("views", {}),
         )
 
 

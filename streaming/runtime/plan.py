@@ -6,17 +6,20 @@ The plan is data; the service acts on it, `fresco plan` shows it, `doctor` check
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from streaming.algebra.tree import Relation
 from streaming.catalog import ViewSpec, load_views
 from streaming.config import Config
 from streaming.errors import FrescoError
-from streaming.integrator.groups import merge_groups
 from streaming.proof.databases import Database
-from streaming.runtime.choosing import Choice, choose
+from streaming.runtime.broken import BrokenViews
+from streaming.runtime.choosing import Choice
+from streaming.runtime.grouping import block_size, form_groups
+from streaming.runtime.refusals import choose_all
 from streaming.runtime.schemas import source_relations
+from streaming.runtime.sessionplan import SessionPlan, is_isolated, plan_sessions
 from streaming.sources.schema import CapturedRelation, CapturedSource
 
 
@@ -25,8 +28,11 @@ class Pipeline:
     """A checked pipeline.
 
     Attributes:
-        groups: merge group -> its views' names, sorted.
-        choices: view -> its manager.
+        views, groups: those whose transactions the integrator numbers; of a merge group the views'
+            names, sorted.
+        choices: view -> its manager, isolated ones included.
+        sessions: the isolated views, which have groups of their own.
+        broken: views that no longer fit their relations, as they were stored.
     """
 
     name: str
@@ -35,6 +41,24 @@ class Pipeline:
     views: tuple[ViewSpec, ...]
     groups: Mapping[str, tuple[str, ...]]
     choices: Mapping[str, Choice]
+    sessions: SessionPlan = field(default_factory=SessionPlan)
+    broken: Mapping[str, FrescoError] = field(default_factory=dict)
+
+    @property
+    def every_view(self) -> tuple[ViewSpec, ...]:
+        """All views, isolated ones last."""
+        return (*self.views, *self.sessions.views)
+
+    @property
+    def every_group(self) -> dict[str, tuple[str, ...]]:
+        """All groups, those of isolated views last."""
+        return {**self.groups, **self.sessions.groups}
+
+    @property
+    def every_relation(self) -> dict[str, Relation]:
+        """The captured relations, and those of isolated views."""
+        apart = (one.relation for found in self.sessions.relations.values() for one in found)
+        return {**self.relations, **{relation.name: relation for relation in apart}}
 
     @property
     def relations(self) -> dict[str, Relation]:
@@ -54,11 +78,26 @@ class Pipeline:
 
     def view(self, name: str) -> ViewSpec:
         """A view by name."""
-        return next(view for view in self.views if view.name == name)
+        return next(view for view in self.every_view if view.name == name)
 
     def group_of(self, view: str) -> str:
         """The merge group of a view."""
-        return next(group for group, views in self.groups.items() if view in views)
+        return next(group for group, views in self.every_group.items() if view in views)
+
+    @property
+    def bases(self) -> dict[str, frozenset[str]]:
+        """View -> the captured relations it uses, directly or through other views."""
+        return {view: frozenset(choice.bases) for view, choice in self.choices.items()}
+
+    def children(self, view: str) -> tuple[str, ...]:
+        """The views that scan a view."""
+        return tuple(one.name for one in self.views if view in one.relations)
+
+    def block_size(self, group: str) -> int | None:
+        """N of a group whose merge works by blocks of N numbers."""
+        views = [self.view(name) for name in self.groups[group]]
+        over = any(self.choices[view.name].parents for view in views)
+        return None if over else block_size(views, self.children)
 
     def captured_of(self, source: str) -> tuple[CapturedRelation, ...]:
         """The captured relations of a source."""
@@ -76,7 +115,7 @@ class Pipeline:
         """For `fresco plan --json`."""
         return {
             "pipeline": self.name,
-            "groups": {group: list(views) for group, views in self.groups.items()},
+            "groups": {group: list(views) for group, views in self.every_group.items()},
             "views": [
                 {
                     "name": view.name,
@@ -86,12 +125,13 @@ class Pipeline:
                     "scenario": self.choices[view.name].scenario,
                     "gives": self.choices[view.name].gives.text,
                     "asks": list(self.choices[view.name].sources),
+                    "parents": list(self.choices[view.name].parents),
                     "group": self.group_of(view.name),
                     "relations": list(view.relations),
                     "key": None if view.key is None else [view.schema[at].name for at in view.key],
                     "columns": [[column.name, column.type] for column in view.schema],
                 }
-                for view in self.views
+                for view in self.every_view
             ],
             "relations": [
                 {
@@ -109,6 +149,7 @@ def plan_pipeline(config: Config) -> Pipeline:
     """Read the relations' schemas, parse the views and form the merge groups.
 
     Raises:
+        Refused: views that cannot be maintained as their files ask, all of them.
         FrescoError: a source that cannot be read, a relation without full row images, or whatever
             is wrong with a view file.
     """
@@ -120,25 +161,27 @@ def plan_pipeline(config: Config) -> Pipeline:
                 prefix=config.prefix(name),
                 snapshot=source.snapshot,
                 transactions=source.transactions,
+                dialect="postgres" if source.database == "postgres" else "mysql",
             )
         )
         relations += source_relations(config, name)
     by_name = {one.relation.name: one.relation for one in relations}
-    views = load_views(config.views, by_name)
-    choices = {view.name: choose(config, view, by_name) for view in views}
-    groups = merge_groups(
-        {view.name: frozenset(view.relations) for view in views},
-        config.grouping,
-        config.transactions_span,
-        config.pipeline,
-    )
+    broken = BrokenViews(config.warehouse, by_name)
+    views = broken.checked(load_views(config.views, by_name, broken.instead))
+    choices = choose_all(config, views, by_name)
+    isolated = [view for view in views if is_isolated(view)]
+    numbered = [view for view in views if not is_isolated(view)]
+    groups = form_groups(config, numbered, choices, by_name.keys())
+    captured = {name for name, source in config.sources.items() if source.capture != "none"}
     return Pipeline(
         config.pipeline,
-        tuple(sources),
-        tuple(relations),
-        tuple(views),
+        tuple(one for one in sources if one.name in captured),
+        tuple(one for one in relations if one.source in captured),
+        tuple(numbered),
         {group.name: group.views for group in groups},
         choices,
+        plan_sessions(config, isolated, relations),
+        broken.errors,
     )
 
 

@@ -62,6 +62,7 @@ def start_query(
     seconds: Histogram,
     *,
     headers: bool,
+    begin: Mapping[str, int] | None = None,
 ) -> StageQuery:
     """Start a stage's query after what its manifests have consumed.
 
@@ -69,13 +70,15 @@ def start_query(
         seconds: observes each batch, reading included.
         failed: told the stage's name and the error when a step raises.
         headers: whether the topics are the pipeline's own (messages with headers).
+        begin: where to begin, by "topic:partition", a stage that does not read its topics whole.
     """
     name = stepper.stage.name
+    consumed = {**(begin or {}), **stepper.offsets}
 
     limit = _MESSAGES_PER_BATCH if headers else config.limits.offsets_per_batch
 
     def stream(names: Sequence[str]) -> DataFrame:
-        starting = broker.starting_offsets(names, stepper.offsets)
+        starting = broker.starting_offsets(names, consumed)
         reader = (
             spark.readStream.format("kafka")
             .options(**spark_options(config))
@@ -86,7 +89,7 @@ def start_query(
         )
         return reader.load().select(*_COLUMNS, *(["headers"] if headers else []))
 
-    small, large = _by_lag(broker.lags(topics, stepper.offsets), limit)
+    small, large = _by_lag(broker.lags(topics, consumed), limit)
     source = functools.reduce(DataFrame.union, [stream(names) for names in (small, large) if names])
 
     given_up = threading.Event()

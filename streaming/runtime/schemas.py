@@ -12,7 +12,9 @@ from kafka.errors import KafkaError
 from streaming.config import Config, Source
 from streaming.errors import FrescoError
 from streaming.runtime.kafka import client_options, unreachable
-from streaming.sources.postgres import check_replica_identity, read_schemas
+from streaming.sources import mysql, postgres
+from streaming.sources.mysqltypes import kind_of
+from streaming.sources.mysqlurl import is_mysql
 from streaming.sources.schema import CapturedRelation, captured, schema_from_connect
 
 _PEEK_SECONDS = 10.0
@@ -23,33 +25,53 @@ def source_relations(config: Config, name: str) -> list[CapturedRelation]:
 
     Raises:
         FrescoError: SOURCE_UNREACHABLE, SOURCE_TABLE_MISSING, SOURCE_REPLICA_IDENTITY,
-            SOURCE_NO_SCHEMA, KAFKA_UNREACHABLE.
+            SOURCE_ROW_IMAGE, SOURCE_NO_SCHEMA, CONFIG_VALUE, KAFKA_UNREACHABLE.
     """
     source = config.sources[name]
     connection = source.secret()
     if connection is not None:
-        found = read_schemas(connection, name, config.prefix(name), source.tables, source.decimals)
-        check_replica_identity(connection, name, list(source.tables.values()))
+        if is_mysql(connection) == (source.database == "postgres"):
+            raise FrescoError(
+                "CONFIG_VALUE",
+                f"the connection is not one to a {source.database}",
+                where=f"sources.{name}",
+                todo="set database: mariadb with a mariadb:// connection, mysql with mysql://, or"
+                " postgres with postgresql://",
+            )
+        read = postgres.read_schemas if source.database == "postgres" else mysql.read_schemas
+        found = read(connection, name, config.prefix(name), source.tables, source.decimals)
+        if source.capture == "debezium" and source.snapshots is None:
+            _check_whole_rows(connection, name, source)
         return found
     if source.full_rows is not True:
+        statement = "ALTER TABLE ... REPLICA IDENTITY FULL on each table"
+        if source.database != "postgres":
+            statement = "SET GLOBAL binlog_row_image = 'FULL'"
         raise FrescoError(
             "SOURCE_REPLICA_IDENTITY",
             "without a connection nobody can see that events carry full rows",
             where=f"sources.{name}",
-            todo="give a connection, or run ALTER TABLE ... REPLICA IDENTITY FULL on each table "
-            "and set full_rows: true",
+            todo=f"give a connection, or run {statement} and set full_rows: true",
         )
     return [_relation(config, name, source, table) for table in source.tables]
+
+
+def _check_whole_rows(connection: str, name: str, source: Source) -> None:
+    if source.database == "postgres":
+        postgres.check_replica_identity(connection, name, list(source.tables.values()))
+    else:
+        mysql.check_log(connection, name)
 
 
 def _relation(config: Config, name: str, source: Source, table: str) -> CapturedRelation:
     """A relation that no connection can describe."""
     topic = f"{config.prefix(name)}.{source.tables[table]}"
     if table in source.columns:
+        columns = source.columns[table]
         return captured(
             f"{name}.{table}",
             topic,
-            list(source.columns[table].items()),
+            [(column, _captured_type(source, text)) for column, text in columns.items()],
             key=source.keys.get(table, []),
             collection=source.tables[table],
             decimals=source.decimals,
@@ -66,6 +88,11 @@ def _relation(config: Config, name: str, source: Source, table: str) -> Captured
         )
     key_part = key.get("schema") if isinstance(key, dict) else None
     return schema_from_connect(value["schema"], f"{name}.{table}", topic, key_part)
+
+
+def _captured_type(source: Source, text: str) -> str:
+    """A type of the configuration as `schema.spark_type` knows it."""
+    return text if source.database == "postgres" else kind_of(text).captured
 
 
 def first_record(config: Config, topic: str) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""The service: every stage of a pipeline in one driver, watched until it is told to stop.
+"""The service: a driver's stages of a pipeline, all of them by default, watched until told to stop.
 
 Start order: relations and their checks, topics, views against the catalog, the fence (the next
 generation), then the stages, whose steppers repeat what a crash may have left half applied. A stage
@@ -9,26 +9,29 @@ code, which a person must see to, stops the service.
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from streaming.catalog import save_catalog
 from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.metrics import Metrics, MetricsServer
 from streaming.runtime.asking import AskingStage
+from streaming.runtime.broken import BrokenStage
+from streaming.runtime.fence import owner_here
 from streaming.runtime.integrating import IntegratorStage
+from streaming.runtime.joining import JoiningStage
 from streaming.runtime.kafka import Broker, Publisher, Topics
+from streaming.runtime.members import Members, settle_catalog
 from streaming.runtime.plan import Pipeline, plan_pipeline
 from streaming.runtime.pulse import NOTHING, Pulse
 from streaming.runtime.queries import StageQuery, start_query
+from streaming.runtime.returning import ReturningStage
 from streaming.runtime.session import spark_session
-from streaming.runtime.stages import build_stages
+from streaming.runtime.sessionstart import only_sessions, start_sessions
+from streaming.runtime.stages import build_stages, check_roles
 from streaming.runtime.step import Fence, ManifestStore, Stage, Stepper
 
 log = logging.getLogger("fresco")
@@ -55,12 +58,23 @@ class Service:
     Args:
         config: the pipeline.
         jars: local jar files for Spark; None under spark-submit.
+        roles: `integrator`, `view:<name>`, `merge:<group>`: the stages to run here; () for all.
+        metrics_port: where /metrics answers, in place of the configured port.
     """
 
-    def __init__(self, config: Config, *, jars: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        jars: list[str] | None = None,
+        roles: Sequence[str] = (),
+        metrics_port: int | None = None,
+    ) -> None:
         self.config = config
+        self.roles = tuple(dict.fromkeys(roles))
         self.metrics = Metrics()
         self._jars = jars
+        self._port = config.metrics.port if metrics_port is None else metrics_port
         self._stopping = threading.Event()
         self._error: FrescoError | None = None
         self._failed: dict[str, BaseException] = {}
@@ -122,37 +136,66 @@ class Service:
         config = self.config
         config.warehouse.mkdir(parents=True, exist_ok=True)
         pipeline = plan_pipeline(config)
-        self._serve_metrics()
-        self._broker = Broker(config)
-        self._closers.append(self._broker.close)
+        check_roles(pipeline, self.roles)
+        address = self._serve_metrics()
         topics = Topics(config.pipeline)
-        self._broker.require_source_topics(pipeline.source_topics)
-        begins = not any((config.warehouse / "_state").glob("*/manifests/[0-9]*.json"))
-        for group in pipeline.groups:
-            self._broker.create(topics.of_group(group), own=True)
-            if begins:
-                self._broker.require_unused(topics.of_group(group))
-        save_catalog(config.warehouse, pipeline.views, pipeline.groups, pipeline.relations)
+        if over_kafka := not only_sessions(pipeline, self.roles):
+            self._broker = Broker(config)
+            self._closers.append(self._broker.close)
+            self._prepare_topics(pipeline, topics)
+        settle_catalog(config.warehouse, pipeline)
+        members = Members(config, pipeline)
+        pipeline = members.plan()
         # Not before: a start that is refused must not stop the one that holds the pipeline.
-        self.fence = Fence(config.warehouse / "_state" / "generations", _owner())
-        log.info("generation %d of pipeline %s", self.fence.generation, config.pipeline)
+        folder = config.warehouse / "_state" / "generations"
+        self.fence = Fence(folder, owner_here(address), self.roles)
+        played = ", ".join(self.roles) or "all stages"
+        log.info("generation %d of pipeline %s: %s", self.fence.generation, config.pipeline, played)
+        give_up = partial(setattr, self, "_error")
+        loops = start_sessions(config, pipeline, self.fence, self.metrics, give_up, self.roles)
+        self._closers += [loop.stop for loop in loops]
+        if not over_kafka:
+            return
         self._spark = spark_session(config, jars=self._jars)
         self._closers.append(self._spark.stop)
         self._publisher = Publisher(config)
         self._closers.append(self._publisher.close)
-        self._stages = build_stages(config, pipeline, topics, self.metrics, self._spark)
+        self._stages = build_stages(
+            config, pipeline, topics, self.metrics, self._spark, members, self.roles
+        )
         self._closers.append(self._stages.close)
         self._start_stages(pipeline, topics)
+
+    def _prepare_topics(self, pipeline: Pipeline, topics: Topics) -> None:
+        """The captured topics are there, the pipeline's own are made and belong to this warehouse.
+
+        A warehouse that begins is told from one where another driver has begun already by looking at
+        the topics first: whoever has sent something has written a manifest before.
+        """
+        if not self.roles or IntegratorStage.name in self.roles:
+            self._broker.require_source_topics(pipeline.source_topics)
+        for group in pipeline.groups:
+            own = topics.of_group(group)
+            self._broker.create(own, own=True)
+            used = self._broker.used(own)
+            if used and not any((self.config.warehouse / "_state").glob("*/manifests/[0-9]*.json")):
+                raise self._broker.belong_to_another(used)
 
     def _start_stages(self, pipeline: Pipeline, topics: Topics) -> None:
         """Consumers first, so that nothing waits for them."""
         for group, stage in self._stages.merges.items():
             self._run_stage(stage, (topics.rel(group), topics.actions(group)), True)
+            if self.config.holds_back:
+                self._pulses.append(Pulse(partial(self._stepper, stage.name)))
         for view in self._stages.views:
-            self._run_stage(view, (topics.updates(view.spec.group),), True)
-            if isinstance(view, AskingStage):
-                self._pulses.append(Pulse(partial(self._stepper, view.name)))
-        self._run_stage(self._stages.integrator, tuple(sorted(pipeline.source_topics)), False)
+            self._run_stage(view, view.topics(topics), True)
+            self._give_pulse(view)
+        if (integrator := self._stages.integrator) is not None:
+            self._run_stage(integrator, tuple(sorted(pipeline.source_topics)), False)
+
+    def _give_pulse(self, view: Stage) -> None:
+        if isinstance(view, AskingStage | JoiningStage | BrokenStage):
+            self._pulses.append(Pulse(partial(self._stepper, view.name)))
 
     def _run_stage(self, stage: Stage, topics: tuple[str, ...], headers: bool) -> None:
         query = self._query(stage, topics, headers)
@@ -161,7 +204,11 @@ class Service:
 
     def _query(self, stage: Stage, topics: tuple[str, ...], headers: bool) -> StageQuery:
         folder = self.config.warehouse / "_state" / stage.name.replace(":", "-") / "manifests"
-        stepper = Stepper(stage, ManifestStore(folder), self.fence, self._publisher)
+        stepper = Stepper(
+            self._stages.stepped(stage), ManifestStore(folder), self.fence, self._publisher
+        )
+        if isinstance(stage, JoiningStage | ReturningStage) and stepper.last is None:
+            stage.begin = self._broker.ends(topics)
         return start_query(
             self._spark,
             self.config,
@@ -171,6 +218,7 @@ class Service:
             self._note_failure,
             self.metrics.batch_seconds.labels(stage.name),
             headers=headers,
+            begin=stage.begin if isinstance(stage, JoiningStage | ReturningStage) else None,
         )
 
     def _stepper(self, name: str) -> Stepper | None:
@@ -180,12 +228,13 @@ class Service:
             return None
         return running.query.stepper
 
-    def _serve_metrics(self) -> None:
-        server: MetricsServer = self.metrics.serve(
-            self.config.metrics.host, self.config.metrics.port
-        )
+    def _serve_metrics(self) -> str:
+        """Serve /metrics; returns its address."""
+        server: MetricsServer = self.metrics.serve(self.config.metrics.host, self._port)
         self._closers.append(server.close)
-        log.info("metrics on http://%s:%d/metrics", self.config.metrics.host, server.port)
+        address = f"http://{self.config.metrics.host}:{server.port}/metrics"
+        log.info("metrics on %s", address)
+        return address
 
     # Watch ----------------------------------------------------------------------------------------
 
@@ -197,17 +246,46 @@ class Service:
         for name, running in list(self._running.items()):
             if name in self._failed or not running.query.query.isActive:
                 self._revive(name, running)
-        integrator = self._running.get(IntegratorStage.name)
-        if self._error is not None or integrator is None:
+        if self._error is not None or not self._running:
             return
+        integrator = self._running.get(IntegratorStage.name)
         try:
-            integrator.query.stepper.batch(NOTHING)
+            if integrator is not None:
+                integrator.query.stepper.batch(NOTHING)
             self._stages.collect()
+            self._follow_requests()
         except FrescoError as error:
             self._error = error
         except Exception as error:
+            if integrator is None:
+                log.exception("staged files were not collected")
+                return
             self._note_failure(IntegratorStage.name, error)
             self._revive(IntegratorStage.name, integrator)
+
+    def _follow_requests(self) -> None:
+        """Start the stages of views that are to join, stop those of views that are gone."""
+        members = self._stages.members
+        self._stages.recover()
+        if not members.moved():
+            return
+        wanted = members.wanted()
+        for name in [one for one in self._running if one.startswith("view:")]:
+            if name not in wanted:
+                self._running.pop(name).query.stop()
+                self._stages.leave(name)
+                log.info("stage %s has ended", name)
+        for name, member in wanted.items():
+            if name not in self._running and (
+                not self.roles or f"view:{member.view}" in self.roles
+            ):
+                with members.refusing(member):
+                    view = self._stages.join(member)
+                    self._run_stage(view, view.topics(Topics(self.config.pipeline)), True)
+                    self._give_pulse(view)
+        if not self.roles:
+            members.tidy(wanted)
+        members.followed()
 
     def _revive(self, name: str, running: Running) -> None:
         """Start a failed stage again, unless the error is for a person or it fails too often."""
@@ -234,12 +312,3 @@ class Service:
             self._error = fatal
         except Exception as again:
             self._note_failure(name, again)
-
-
-def _owner() -> dict[str, object]:
-    """Who holds the pipeline, for those fenced out."""
-    return {
-        "host": socket.gethostname(),
-        "process": os.getpid(),
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }

@@ -1,74 +1,138 @@
-"""Builds the stages of a planned pipeline in one driver: the integrator, one per view, one per group."""
+"""Builds a driver's stages of a planned pipeline: the integrator, one per view, one per group.
+
+A role is a stage's name; a driver without roles runs all stages (DESIGN 4).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import difflib
+from collections.abc import Callable, Collection
 
 from pyspark.sql import SparkSession
 
 from streaming.algebra.evaluator import Limits
-from streaming.catalog import ViewSpec as Specified
+from streaming.algebra.expanded import expanded
 from streaming.config import Config
+from streaming.errors import FrescoError
 from streaming.merge.algorithms import Manager, merge_of
-from streaming.merge.batching import GREEDY, NONE
+from streaming.merge.batching import GREEDY, NONE, Batching, bound
 from streaming.metrics import Metrics
-from streaming.runtime.asking import AskingStage
+from streaming.runtime.asking import Access, AskingStage
+from streaming.runtime.blockwise import BlockStage
+from streaming.runtime.broken import BrokenStage
 from streaming.runtime.evaluators import Evaluators
+from streaming.runtime.grouping import SpanWatch
 from streaming.runtime.integrating import IntegratorStage
+from streaming.runtime.joining import JoiningStage
 from streaming.runtime.kafka import Topics
 from streaming.runtime.maintaining import ViewStage
+from streaming.runtime.members import Member, Members
 from streaming.runtime.merging import MergeStage
+from streaming.runtime.overviews import OverviewStage
 from streaming.runtime.plan import Pipeline
+from streaming.runtime.progress import Elsewhere
+from streaming.runtime.regrouping import Regrouping, table_of
+from streaming.runtime.returning import ReturningStage
+from streaming.runtime.sessionstart import session_roles
+from streaming.runtime.stageset import ManagerStage, Stages
 from streaming.sources.held import HeldFiles
 from streaming.sources.intake import Intake
 from streaming.viewmanagers.base import ViewSpec
 from streaming.warehouse.options import WriterOptions
 from streaming.warehouse.retention import UpdatesRetention
-from streaming.warehouse.table import ViewTable
 from streaming.warehouse.updates import UpdatesWriter
 from streaming.warehouse.upkeep import Upkeep
 from streaming.warehouse.writer import GroupWriter
 
 
-@dataclass
-class Stages:
-    """All stages of a pipeline."""
+def roles_of(pipeline: Pipeline) -> tuple[str, ...]:
+    """Every role of a pipeline: its stages' names."""
+    views = (f"view:{view.name}" for view in pipeline.views)
+    merges = (f"merge:{group}" for group in pipeline.groups)
+    numbered = (IntegratorStage.name, *views, *merges) if pipeline.views else ()
+    return (*numbered, *session_roles(pipeline.sessions))
 
-    integrator: IntegratorStage
-    views: list[ViewStage | AskingStage]
-    merges: dict[str, MergeStage]
-    closers: list[Callable[[], object]]
 
-    def collect(self) -> None:
-        """Remove staged files that every consumer has passed."""
-        handled = [view.handled for view in self.views if view.suspended is None]
-        self.integrator.collect(min(handled, default=-1), self._needed())
-        for view in self.views:
-            view.collect(self.merges[view.spec.group].published)
+def check_roles(pipeline: Pipeline, roles: Collection[str]) -> None:
+    """Every role is one of the pipeline's.
 
-    def _needed(self) -> int:
-        """The first number that a view manager would replay or that a group has not published."""
-        replayed = [view.needed for view in self.views]
-        unpublished = [merge.published + 1 for merge in self.merges.values()]
-        return min([*replayed, *unpublished], default=0)
-
-    def close(self) -> None:
-        """Close writers."""
-        for close in self.closers:
-            close()
+    Raises:
+        FrescoError: SERVICE_ROLE.
+    """
+    known = roles_of(pipeline)
+    for role in roles:
+        if role not in known:
+            near = difflib.get_close_matches(role, known, n=1)
+            raise FrescoError(
+                "SERVICE_ROLE",
+                f"the pipeline has no stage '{role}'",
+                where="--role",
+                todo=f"did you mean '{near[0]}'?" if near else f"it has {', '.join(known)}",
+            )
 
 
 def build_stages(
-    config: Config, pipeline: Pipeline, topics: Topics, metrics: Metrics, spark: SparkSession
+    config: Config,
+    pipeline: Pipeline,
+    topics: Topics,
+    metrics: Metrics,
+    spark: SparkSession,
+    members: Members,
+    roles: Collection[str] = (),
 ) -> Stages:
-    """Make every stage, their tables included; nothing runs yet."""
+    """Make the stages of some roles, () for all, their tables included; nothing runs yet."""
+    played = frozenset(roles or roles_of(pipeline))
+    closers: list[Callable[[], object]] = []
+    integrator = None
+    if IntegratorStage.name in played:
+        integrator, close = _integrator_stage(config, pipeline, topics, metrics, members)
+        closers.append(close)
+
+    def make(member: Member) -> ManagerStage:
+        plan = members.plan()
+        if member.view in plan.broken and members.is_to_join(member):
+            raise plan.broken[member.view]
+        return _view_stage(config, plan, member, topics, metrics, spark)
+
+    views = []
+    for member in members.wanted().values():
+        if f"view:{member.view}" in played:
+            with members.refusing(member):
+                views.append(make(member))
+    merges = {}
+    for group in pipeline.groups:
+        if f"merge:{group}" in played:
+            merges[group] = _merge_stage(config, pipeline, group, metrics, spark, members)
+            closers.append(merges[group].writer.close)
+    elsewhere = Elsewhere(config.warehouse)
+    riding = topics.actions if config.rel == "with-actions" else None
+    return Stages(
+        integrator,
+        views,
+        merges,
+        closers,
+        pipeline.groups,
+        pipeline.children,
+        elsewhere,
+        members,
+        make,
+        riding,
+    )
+
+
+def _integrator_stage(
+    config: Config, pipeline: Pipeline, topics: Topics, metrics: Metrics, members: Members
+) -> tuple[IntegratorStage, Callable[[], object]]:
+    """The integrator, and what closes it."""
     warehouse = config.warehouse
     updates = UpdatesWriter(str(warehouse), config.pipeline, list(pipeline.relations.values()))
+    bases = pipeline.bases
     relations_of = {
-        group: frozenset(name for view in views for name in pipeline.view(view).relations)
+        group: frozenset[str]().union(*(bases[view] for view in views))
         for group, views in pipeline.groups.items()
     }
+    watched = config.grouping == "disjoint"
+    spans = SpanWatch(config.on_span == "halt", metrics.spanning.inc) if watched else None
 
     def make_intake(files: HeldFiles) -> Intake:
         return Intake(
@@ -79,81 +143,120 @@ def build_stages(
             files=files,
             timeout_ms=config.limits.global_timeout_ms,
             max_unit=config.limits.max_unit,
+            apart=config.globals == "apart",
         )
 
     hours = config.retention.updates_hours
     retention = UpdatesRetention(updates.table, hours) if hours is not None else None
-    integrator = IntegratorStage(
-        make_intake, updates, topics, relations_of, metrics, warehouse, retention, pipeline.asked()
+    stage = IntegratorStage(
+        make_intake,
+        updates,
+        topics,
+        relations_of,
+        metrics,
+        warehouse,
+        retention,
+        pipeline.asked(),
+        spans,
+        rides=config.rel == "with-actions",
+        changes=members.changes(),
     )
-
-    views = [_view_stage(config, pipeline, view, topics, metrics, spark) for view in pipeline.views]
-    merges = {}
-    closers: list[Callable[[], object]] = [updates.close]
-    closers += [view.close for view in views if isinstance(view, AskingStage)]
-    for group, names in pipeline.groups.items():
-        tables = [
-            ViewTable(view.name, view.schema, view.key or ()) for view in map(pipeline.view, names)
-        ]
-        writer = GroupWriter(
-            str(warehouse),
-            config.pipeline,
-            group,
-            tables,
-            WriterOptions(spark_bytes=config.limits.rewrite_bytes),
-        )
-        closers.append(writer.close)
-        managers = {name: pipeline.choices[name].manager for name in names}
-        merges[group] = _merge_stage(config, group, managers, writer, metrics, spark)
-    return Stages(integrator, views, merges, closers)
+    return stage, updates.close
 
 
 def _view_stage(
     config: Config,
     pipeline: Pipeline,
-    view: Specified,
+    member: Member,
     topics: Topics,
     metrics: Metrics,
     spark: SparkSession,
-) -> ViewStage | AskingStage:
+) -> ManagerStage:
     """The stage of a view's manager."""
-    warehouse, group = config.warehouse, pipeline.group_of(view.name)
+    view, warehouse, group = pipeline.view(member.view), config.warehouse, member.group
     spec, choice = ViewSpec(view.name, group, view.tree), pipeline.choices[view.name]
+    if (error := pipeline.broken.get(view.name)) is not None:
+        return BrokenStage(spec, member.stage, error, warehouse, topics.actions(group), metrics)
     if choice.asks:
-        connections = {
-            name: (config.sources[name].secret() or "", pipeline.captured_of(name))
-            for name in choice.sources
-        }
-        return AskingStage(spec, choice, connections, warehouse, topics.actions(group), metrics)
-    return ViewStage(
-        spec,
-        Evaluators(
-            view.tree,
-            spark,
-            warehouse / "_state" / f"view-{view.name}" / "spark",
-            Limits(config.limits.driver_rows),
-        ),
-        warehouse,
-        topics.actions(group),
-        metrics,
-        config.limits.checkpoint_batches,
+        access = _access(config, pipeline)
+        sources = {name: access[name] for name in choice.sources}
+        given = choice, sources, warehouse, topics.actions(group), metrics
+        if member.request is not None:
+            return ReturningStage(spec, member.request, *given)
+        return AskingStage(spec, *given)
+    if member.request is not None:  # by itself, whatever its parents do
+        trees = {one.name: one.tree for one in pipeline.views}
+        spec = ViewSpec(view.name, group, expanded(view.tree, trees))
+    evaluators = Evaluators(
+        spec.tree,
+        spark,
+        warehouse / "_state" / member.stage.replace(":", "-") / "spark",
+        Limits(config.limits.driver_rows),
     )
+    folds, actions = config.limits.checkpoint_batches, topics.actions(group)
+    if member.request is not None:
+        rest = folds, pipeline.relations, _access(config, pipeline)
+        return JoiningStage(spec, member.request, evaluators, warehouse, actions, metrics, *rest)
+    if choice.parents:
+        groups = {name: pipeline.group_of(name) for name in choice.parents}
+        return OverviewStage(spec, groups, evaluators, warehouse, actions, metrics, folds)
+    if size := pipeline.block_size(group):
+        return BlockStage(spec, size, evaluators, warehouse, actions, metrics, folds)
+    return ViewStage(spec, evaluators, warehouse, actions, metrics, folds)
+
+
+def _access(config: Config, pipeline: Pipeline) -> dict[str, Access]:
+    """How the sources are asked that have a connection."""
+    found = {}
+    for name, source in config.sources.items():
+        if (connection := source.secret()) is not None:
+            found[name] = Access(
+                connection, pipeline.captured_of(name), source.query_timeout, source.patience
+            )
+    return found
 
 
 def _merge_stage(
     config: Config,
+    pipeline: Pipeline,
     group: str,
-    managers: Mapping[str, Manager],
-    writer: GroupWriter,
     metrics: Metrics,
     spark: SparkSession,
+    members: Members,
 ) -> MergeStage:
-    batching = NONE if config.batching == "none" else GREEDY
+    """The merge of a group with its tables' writer."""
+    names, joined = pipeline.groups[group], members.catalog().joined
+    tables = [table_of(view, joined.get(view.name)) for view in map(pipeline.view, names)]
+    writer = GroupWriter(
+        str(config.warehouse),
+        config.pipeline,
+        group,
+        tables,
+        WriterOptions(spark_bytes=config.limits.rewrite_bytes),
+    )
+    size = pipeline.block_size(group)
+    managers = {
+        name: Manager("complete-N", size) if size else pipeline.choices[name].manager
+        for name in names
+    }
+    batching = _batching(config)
     return MergeStage(
-        lambda: merge_of(group, managers, batching),
+        lambda: merge_of(group, managers, batching, config.order, config.submission),
         writer,
         Upkeep(writer),
         metrics,
         spark,
         config.warehouse,
+        routed=config.rel == "with-actions",
+        regrouping=Regrouping(group, names, writer, config.warehouse),
     )
+
+
+def _batching(config: Config) -> Batching:
+    match config.batching:
+        case "greedy":
+            return GREEDY
+        case "none":
+            return NONE
+        case given:
+            return bound(given.rows, given.age_ms)

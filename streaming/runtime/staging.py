@@ -17,6 +17,12 @@ from pathlib import Path
 _LAST = re.compile(r"^(\d{15})-[0-9a-f]+\.parquet$")
 
 
+def last_of(path: str) -> int:
+    """The last number of a staged file, by its name; 0 of any other file."""
+    match = _LAST.match(path.rpartition("/")[2])
+    return int(match[1]) if match else 0
+
+
 class Staging:
     """One stage's folder of staged files."""
 
@@ -60,6 +66,11 @@ class Staging:
                 file.unlink(missing_ok=True)
                 removed += 1
         return removed
+
+    def files(self) -> frozenset[str]:
+        """The files that are there, relative to the warehouse."""
+        found = (file for file in self.folder.iterdir() if _LAST.match(file.name))
+        return frozenset(str(file.relative_to(self.warehouse)) for file in found)
 
     def drop(self, paths: Iterable[str]) -> None:
         """Remove files that the chain of manifests has stopped to refer to.

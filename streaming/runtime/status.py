@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -11,8 +10,11 @@ from typing import Any
 
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
+from streaming.runtime.fence import Holder, holders
+from streaming.runtime.requests import Requests, phase
 from streaming.runtime.step import Manifest, ManifestStore
 from streaming.runtime.trouble import told_trouble
+from streaming.warehouse.decisions import bad_records, decisions
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class GroupStatus:
         behind_s: seconds from the newest source commit reflected to the commit that published it.
         age_s: seconds since that commit.
         suspended: view -> its last good number.
+        depends_on: the latest earlier epochs with which the newest one shares a view (MVC 4.3).
     """
 
     group: str
@@ -32,6 +35,7 @@ class GroupStatus:
     behind_s: float | None
     age_s: float | None
     suspended: Mapping[str, int]
+    depends_on: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class StageStatus:
     Attributes:
         error: why a view manager is suspended.
         waits: which trouble of a source a view manager waits to pass.
+        spanned: transactions that changed relations of several merge groups.
         lacking: source -> its first transaction whose END counts rows that have not come.
     """
 
@@ -51,6 +56,7 @@ class StageStatus:
     error: Mapping[str, str] | None
     lacking: Mapping[str, str] = field(default_factory=dict)
     waits: Mapping[str, str] | None = None
+    spanned: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,13 +64,18 @@ class PipelineStatus:
     """Groups and stages, and who started last.
 
     Attributes:
-        bad_records: the errors of the records that cannot be used, by place.
+        drivers: who holds which stages.
+        bad_records: the errors of the records that cannot be used, by place; where people have
+            decided to go on without one, `skipped` says who and why.
+        changes: requests about views that are under way: number, view, and where it stands.
     """
 
     holder: Mapping[str, Any]
     groups: tuple[GroupStatus, ...]
     stages: tuple[StageStatus, ...]
     bad_records: tuple[Mapping[str, str], ...] = ()
+    drivers: tuple[Holder, ...] = ()
+    changes: tuple[Mapping[str, Any], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -83,11 +94,25 @@ def pipeline_status(path: Path) -> PipelineStatus:
         latest = ManifestStore(folder).latest()
         if latest is not None:
             stages.append(_stage(latest, folder.parent))
-    owners = sorted((path / "_state" / "generations").glob("[0-9]*.json"))
-    holder = json.loads(owners[-1].read_text()) if owners else {}
-    files = sorted((path / "_state" / "bad_records").glob("[!.]*.json"))
-    bad = tuple(json.loads(file.read_text())["error"] for file in files)
-    return PipelineStatus(holder, groups, tuple(stages), bad)
+    drivers = holders(path / "_state" / "generations")
+    holder = drivers[-1].owner if drivers else {}
+    requests = Requests(path)
+    changes = tuple(
+        {"request": one.number, "view": one.view, "state": phase(requests, one)}
+        for one in requests.open()
+    )
+    return PipelineStatus(holder, groups, tuple(stages), _bad(path), drivers, changes)
+
+
+def _bad(path: Path) -> tuple[Mapping[str, str], ...]:
+    decided = decisions(path)
+    found = []
+    for name, record in sorted(bad_records(path).items()):
+        error = dict(record["error"])
+        if (one := decided.get(name)) is not None:
+            error["skipped"] = f"{one['by'].get('user')}: {one['reason']}"
+        found.append(error)
+    return tuple(found)
 
 
 def _group(warehouse: Warehouse, group: str) -> GroupStatus:
@@ -104,23 +129,42 @@ def _group(warehouse: Warehouse, group: str) -> GroupStatus:
         if last.committed_ms is not None:
             behind = (last.written_ms - last.committed_ms) / 1000
     return GroupStatus(
-        group, last.epoch, last.frontier, last.epoch, behind, age, dict(last.suspended)
+        group,
+        last.epoch,
+        last.frontier,
+        last.epoch,
+        behind,
+        age,
+        dict(last.suspended),
+        last.dependencies,
     )
+
+
+def _error(latest: Manifest) -> Mapping[str, str] | None:
+    """Why a view manager is suspended; of a group of isolated views, the first that is."""
+    found = latest.snapshot.get("suspended")
+    if latest.stage.startswith("isolated:") and found:
+        view, note = min(found.items())
+        return {**note["error"], "what": f"view {view}: {note['error']['what']}"}
+    return found if latest.stage.startswith("view:") else None
 
 
 def _stage(latest: Manifest, folder: Path) -> StageStatus:
     snapshot = latest.snapshot
     number = None
     if latest.stage == "integrator":
-        number = latest.messages[-1].last if latest.messages else None
+        number = snapshot["number"]
     elif latest.stage.startswith("view:"):
         number = snapshot["control"]["number"]
+    elif latest.stage.startswith("isolated:"):
+        number = snapshot["machine"]["number"]
     return StageStatus(
         latest.stage,
         latest.step,
         latest.generation,
         number,
-        snapshot.get("suspended") if latest.stage.startswith("view:") else None,
+        _error(latest),
         snapshot.get("incomplete", {}),
         told_trouble(folder),
+        int(snapshot.get("spanned", 0)),
     )

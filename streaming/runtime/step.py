@@ -139,8 +139,8 @@ class Stepper:
         if result is None:
             self._torn = False
             return True
-        manifest = self._manifest(result, offsets)
         ran = time.perf_counter()
+        manifest = self._manifest(result, offsets, ran - started)
         try:
             self.store.put(manifest)
             stored = self.store.read(manifest.step)
@@ -176,7 +176,7 @@ class Stepper:
             self.fence.check()
             raise
 
-    def _manifest(self, result: StepResult, offsets: dict[str, int]) -> Manifest:
+    def _manifest(self, result: StepResult, offsets: dict[str, int], seconds: float) -> Manifest:
         sequences = dict(self.last.sequences) if self.last else {}
         outgoing = []
         for topic, message in result.messages:
@@ -201,6 +201,7 @@ class Stepper:
             messages=tuple(outgoing),
             sequences=sequences,
             writes=result.writes,
+            seconds=round(seconds, 4),
         )
 
     def _apply(self, manifest: Manifest) -> None:

@@ -32,7 +32,7 @@ from streaming.sources.records import (
     unknown,
 )
 from streaming.sources.retyped import by_schema
-from streaming.sources.rowquery import finish_rows, row_query, row_schema
+from streaming.sources.rowquery import finish_rows, mysql_place, row_query, row_schema
 from streaming.sources.schema import CapturedRelation, CapturedSource
 
 CHUNK = 8192
@@ -60,8 +60,9 @@ class Decoder:
         self._transaction_topics = {s.transaction_topic: s for s in self.sources.values()}
         self._notification_topics = {s.notification_topic: s for s in self.sources.values()}
         self._ignored = {t for s in self.sources.values() for t in s.ignored_topics}
-        self._duck = duckdb.connect(config={"threads": threads})
-        self._duck.execute("SET TimeZone = 'UTC'")
+        self.duck = duckdb.connect(config={"threads": threads})
+        """The engine, which keeps nothing between two steps; its owner's statements may use it too."""
+        self.duck.execute("SET TimeZone = 'UTC'")
 
     def decode(self, batch: pa.Table) -> Decoded:
         """Decode records (topic, partition int32, offset int64, key, value binary or string).
@@ -136,21 +137,21 @@ class Decoder:
         self, topic: str, texts: pa.Table, sql: str, bad: list[BadRecord]
     ) -> tuple[pa.Table, pa.Table]:
         """Run `sql` over `texts`; what is not JSON goes to `bad`, then the rest is run."""
-        self._duck.register("texts", texts)
+        self.duck.register("texts", texts)
         try:
-            return self._duck.execute(sql).to_arrow_table(), texts
+            return self.duck.execute(sql).to_arrow_table(), texts
         except duckdb.Error:
-            valid = self._duck.execute("SELECT p, o, json_valid(v) AS ok FROM texts")
+            valid = self.duck.execute("SELECT p, o, json_valid(v) AS ok FROM texts")
             checked = valid.to_arrow_table()
             keep = checked["ok"].to_numpy()
             if keep.all():
                 raise
             bad.extend(self._bad(topic, checked, ~keep, "SOURCE_NOT_JSON", "is not JSON"))
             texts = _chunked(texts.filter(pa.array(keep)))
-            self._duck.register("texts", texts)
-            return self._duck.execute(sql).to_arrow_table(), texts
+            self.duck.register("texts", texts)
+            return self.duck.execute(sql).to_arrow_table(), texts
         finally:
-            self._duck.unregister("texts")
+            self.duck.unregister("texts")
 
     # Rows -----------------------------------------------------------------------------------------
 
@@ -198,7 +199,7 @@ class Decoder:
         raw = raw.filter(pc.invert(messages))
         metadata = self.sources[captured.source].transactions == "metadata"
         table = finish_rows(captured, raw, metadata, retyped)
-        found_wrong = faults(captured, raw, table, metadata)
+        found_wrong = faults(captured, raw, table, metadata, dialect)
         if found_wrong is not None:
             wrong = pc.is_valid(found_wrong)
             columns = ("partition", "offset", "transaction")
@@ -214,19 +215,20 @@ class Decoder:
     def _transactions(
         self, source: CapturedSource, texts: pa.Table, bad: list[BadRecord]
     ) -> pa.Table:
-        shape = {
+        shape: dict[str, Any] = {
             "status": "VARCHAR",
             "id": "VARCHAR",
             "ts_ms": "BIGINT",
             "data_collections": [{"data_collection": "VARCHAR", "event_count": "BIGINT"}],
         }
+        key = "split_part(e.id, ':', 1)"
+        position = "TRY_CAST(split_part(e.id, ':', 2) AS BIGINT)"
+        if source.dialect == "mysql":
+            shape["end"] = {"file": "VARCHAR", "pos": "VARCHAR"}
+            key, position = "e.id", _mysql_position()
         wrapped = is_wrapped(texts)
         top = "j.payload" if wrapped else "j"
         structure = json.dumps({"payload": shape} if wrapped else shape)
-        key, position = "e.id", _mysql_position("e.id")
-        if source.dialect == "postgres":
-            key = "split_part(e.id, ':', 1)"
-            position = "TRY_CAST(split_part(e.id, ':', 2) AS BIGINT)"
         sql = (
             f'SELECT p AS "partition", o AS "offset", e.status AS status, {key} AS "transaction", '
             f"{position} AS position, e.ts_ms AS committed_ms, e.data_collections AS counts "
@@ -260,11 +262,11 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-def _mysql_position(text: str) -> str:
-    return (
-        f"TRY_CAST(regexp_extract({text}, '[.]([0-9]+)', 1) AS BIGINT) * 4294967296 + "
-        f"TRY_CAST(regexp_extract({text}, 'pos=([0-9]+)', 1) AS BIGINT)"
-    )
+def _mysql_position() -> str:
+    """SQL: a transaction's position in the log, its last byte where END says where it ends."""
+    end = mysql_place('e."end".file', 'e."end".pos')
+    file, offset = "regexp_extract(e.id, 'file=(.*),pos=', 1)", "regexp_extract(e.id, '[0-9]+$')"
+    return f"coalesce({end} - 1, {mysql_place(file, offset)})"
 
 
 def _notifications(topic: str, texts: pa.Table, bad: list[BadRecord]) -> Iterable[dict[str, Any]]:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +26,8 @@ from streaming.integrator.machine import (
 )
 from streaming.integrator.relevance import Changes, View, runs, view_needs, work_of
 from streaming.integrator.waiting import Closed, Part
-from streaming.messages import RelRun
+from streaming.messages import GlobalPart, RelRun
+from streaming.sources.apart import Apart
 from streaming.sources.completeness import Work
 from streaming.sources.debezium import Decoder
 from streaming.sources.deltas import Batch, numbered_changes
@@ -53,6 +53,7 @@ class Intake:
         files: where held rows are staged; None keeps them in memory and inside the snapshot.
         timeout_ms: after which an incomplete global transaction is released as local.
         max_unit: transactions above which a unit is released as local.
+        apart: number the parts of global transactions apart, and say which they are.
         threads: DuckDB's.
     """
 
@@ -66,41 +67,58 @@ class Intake:
         files: HeldFiles | None = None,
         timeout_ms: int = TIMEOUT_MS,
         max_unit: int = MAX_UNIT,
+        apart: bool = False,
         threads: int = 2,
     ) -> None:
         self._captured = {r.relation.name: r for r in captured}
         self._files = files
-        self._groups = {group: tuple(names) for group, names in groups.items()}
-        self._needs = view_needs(views)
-        self._used = frozenset[str]().union(*(need.relations for need in self._needs.values()))
+        self.maintain(views, groups)
         self._decoder = Decoder(captured, sources, threads)
         self._sources = self._decoder.sources
         self._assembler = Assembler(captured, self._sources, files)
         self._snapshots = Snapshots(captured, self._sources, files)
         self._machine = IntegratorMachine(tuple(self._sources), timeout_ms, max_unit)
         self._positions: dict[str, str] = {}
+        self._apart = Apart() if apart else None
         self._told = Told(self._captured)
-        self._duck = duckdb.connect(config={"threads": threads})
-        self._duck.execute("SET TimeZone = 'UTC'")
+        self._duck = self._decoder.duck
+
+    def maintain(self, views: Sequence[View], groups: Mapping[str, Sequence[str]]) -> None:
+        """Work out REL for these views from the next number on."""
+        self._groups = {group: tuple(names) for group, names in groups.items()}
+        self._needs = view_needs(views)
+        self._used = frozenset[str]().union(*(need.relations for need in self._needs.values()))
+
+    def relations_of(self) -> dict[str, frozenset[str]]:
+        """Merge group -> the base relations that its views use, by way of other views too."""
+        return {
+            group: frozenset[str]().union(*(self._needs[name].relations for name in names))
+            for group, names in self._groups.items()
+        }
 
     @property
     def next_number(self) -> int:
         return self._machine.next_number
 
-    def step(self, batch: pa.Table, now_ms: int) -> IntakeResult:
+    def step(self, batch: pa.Table, now_ms: int, idle: int = 0) -> IntakeResult:
         """Take in a batch of records (topic, partition, offset, key, value), empty ones too.
+
+        Args:
+            idle: numbers to give out that stand for no transaction, if no transaction takes one.
 
         Raises:
             FrescoError: SOURCE_SNAPSHOT_REPEATED; after any error the state is as before.
         """
         before = (self._assembler.state, self._snapshots.state, self._machine.state)
+        tags = self._apart
         try:
-            return self._step(batch, now_ms)
+            return self._step(batch, now_ms, idle)
         except BaseException:
             self._assembler.state, self._snapshots.state, self._machine.state = before
+            self._apart = tags
             raise
 
-    def _step(self, batch: pa.Table, now_ms: int) -> IntakeResult:
+    def _step(self, batch: pa.Table, now_ms: int, idle: int) -> IntakeResult:
         clock = _Clock()
         decoded, told = self._told.look(self._decoder.decode(batch))
         clock.lap("decode")
@@ -108,6 +126,8 @@ class Intake:
         works = self._assembler.add(streamed)
         clock.lap("assemble")
         numbered = self._number(works, snapshot_work, now_ms)
+        if idle and numbered.first > numbered.last and numbered.first > 0:
+            numbered = self._machine.pass_over(numbered, idle)
         self._snapshots.keep(snapshot_work)
         ordinals = {s: work.log["ordinal"].to_numpy() for s, work in works.items()}
         taken = self._assembler.take(works, numbers_of(numbered.assignments, ordinals))
@@ -157,7 +177,11 @@ class Intake:
         def keys(source: str, first: int, last: int) -> Touched:
             return touched_keys(works[source], self._captured, first, last)
 
-        return self._machine.handle(Completed(now_ms, blocks, tuple(parts), closed, keys))
+        if self._apart is None:
+            return self._machine.handle(Completed(now_ms, blocks, tuple(parts), closed, keys))
+        self._apart = self._apart.told(parts, closed)
+        untagged = tuple(Closed(one.source, ()) for one in closed)
+        return self._machine.handle(Completed(now_ms, blocks, (), untagged, keys))
 
     def _relevant(
         self,
@@ -208,6 +232,9 @@ class Intake:
         newest = transactions.group_by("source").aggregate([("position", "max")])
         for source, position in zip(*(c.to_pylist() for c in newest.columns), strict=True):
             self._positions[source] = str(max(position, int(self._positions.get(source, -1))))
+        parts: tuple[GlobalPart, ...] = ()
+        if self._apart is not None:
+            self._apart, parts = self._apart.numbered(numbered.assignments)
         controls = [control for batch in batches.values() for control in batch.controls]
         return IntakeResult(
             first=numbered.first,
@@ -218,6 +245,7 @@ class Intake:
             transactions=transactions,
             positions=dict(self._positions),
             delivered=self._delivered(),
+            parts=parts,
             committed_ms=pc.max(transactions["committed_ms"]).as_py(),
             bad=decoded.bad,
             lost=decoded.lost,
@@ -249,6 +277,7 @@ class Intake:
             "snapshots": self._snapshots.snapshot(),
             "machine": self._machine.snapshot(),
             "positions": dict(self._positions),
+            "apart": self._apart and self._apart.note(),
             "columns": columns_of(self._captured),
         }
 
@@ -262,6 +291,8 @@ class Intake:
         self._snapshots.restore(parts["snapshots"])
         self._machine.restore(data["machine"])
         self._positions = dict(data["positions"])
+        if self._apart is not None:
+            self._apart = Apart.back(data["apart"]) if data.get("apart") else Apart()
 
 
 def _marked(numbers: np.ndarray, first: int, length: int) -> np.ndarray:

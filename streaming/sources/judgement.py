@@ -19,7 +19,7 @@ Rule = tuple[pa.Array, str]
 
 
 def faults(
-    captured: CapturedRelation, raw: pa.Table, table: pa.Table, metadata: bool
+    captured: CapturedRelation, raw: pa.Table, table: pa.Table, metadata: bool, dialect: str
 ) -> pa.Array | None:
     """For each row the first rule it breaks ("code\\nwhat\\ntodo") or null; None when none breaks any.
 
@@ -27,9 +27,10 @@ def faults(
         raw: what `rowquery.row_query` made, with has_before and has_after.
         table: the same rows finished.
         metadata: whether rows must say their transaction.
+        dialect: of the source, "postgres" or "mysql".
     """
     found: pa.Array | None = None
-    for wrong, text in [*_rules(captured, raw, metadata), *_lost(captured, table)]:
+    for wrong, text in [*_rules(captured, raw, metadata, dialect), *_lost(captured, table)]:
         if pc.any(wrong).as_py():
             empty = pa.nulls(table.num_rows, pa.string()) if found is None else found
             chosen = wrong.combine_chunks() if isinstance(wrong, pa.ChunkedArray) else wrong
@@ -37,13 +38,16 @@ def faults(
     return found
 
 
-def _rules(captured: CapturedRelation, raw: pa.Table, metadata: bool) -> list[Rule]:
+def _rules(captured: CapturedRelation, raw: pa.Table, metadata: bool, dialect: str) -> list[Rule]:
     op = raw["op"].combine_chunks()
     streamed = pc.not_equal(op, "r")
     needs_before = pc.is_in(op, pa.array(["u", "d"]))
     needs_after = pc.is_in(op, pa.array(["c", "u", "r"]))
     name = captured.relation.name
     replica = f"ALTER TABLE {captured.counted_as} REPLICA IDENTITY FULL"
+    place = "source.lsn"
+    if dialect == "mysql":
+        replica, place = "SET GLOBAL binlog_row_image = 'FULL'", "source.file and source.pos"
     rules: list[Rule] = [
         (
             pc.invert(pc.is_in(op, pa.array(["c", "u", "d", "r", "t"]))),
@@ -57,7 +61,7 @@ def _rules(captured: CapturedRelation, raw: pa.Table, metadata: bool) -> list[Ru
             pc.and_(needs_after, pc.invert(raw["has_after"])),
             f"SOURCE_FIELD_MISSING\nlacks `after`, the new row of {name}\n",
         ),
-        (pc.is_null(raw["position"]), "SOURCE_FIELD_MISSING\nlacks its position, source.lsn\n"),
+        (pc.is_null(raw["position"]), f"SOURCE_FIELD_MISSING\nlacks its position, {place}\n"),
     ]
     if metadata:
         unsaid = pc.or_(pc.is_null(raw["transaction"]), pc.is_null(raw["total_order"]))

@@ -9,71 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import psycopg
-import pyarrow as pa
 from psycopg import sql
 
 from streaming.algebra.signed import Signed
 from streaming.algebra.tree import column_name
-from streaming.algebra.types import INTEGRALS, arrow_type, delta_schema
 from streaming.sources.pgfilter import weaker
 from streaming.sources.pgvalues import PgColumn, converted, parsed
 from streaming.sources.postgres import split_name
 from streaming.sources.reduction import Input
+from streaming.sources.restriction import FEW, Keys, signed_rows
 from streaming.sources.schema import CapturedRelation
-
-FEW = 500
-"""Keys up to which the rows are taken as texts, which costs less than COPY and its parser do to begin."""
-
-
-@dataclass(frozen=True)
-class Keys:
-    """What a relation is restricted to: its columns, and the distinct values wanted in them."""
-
-    columns: tuple[int, ...]
-    values: pa.Table
-
-
-def keys_of(
-    columns: Sequence[PgColumn], pairs: list[tuple[int, int]], other: Input, rows: Signed
-) -> Keys | None:
-    """The distinct values of another input's linked columns; None when they cannot be sent."""
-    usable = [
-        (own, theirs)
-        for own, theirs in dict.fromkeys(pairs)
-        if columns[own].key is not None
-        and _comparable(columns[own].spark, other.schema[theirs].type)
-    ]
-    if not usable:
-        return None
-    arrays = _distinct(rows, [theirs for _, theirs in usable])
-    return Keys(
-        tuple(own for own, _ in usable),
-        pa.Table.from_arrays(arrays, names=[f"v{i}" for i in range(len(arrays))]),
-    )
-
-
-def _distinct(rows: Signed, columns: list[int]) -> list[pa.Array | pa.ChunkedArray]:
-    """The different rows of these columns, without those that hold a NULL."""
-    bag = rows.bag(FEW)
-    if bag is not None:
-        found = {tuple(row[i] for i in columns) for _, row in bag}
-        listed = zip(*(key for key in found if None not in key), strict=True)
-        values = list(listed) or [()] * len(columns)
-        return [
-            pa.array(one, rows.schema.field(i + 2).type)
-            for i, one in zip(columns, values, strict=True)
-        ]
-    names = [column_name(i) for i in columns]
-    table = rows.table.select(list(dict.fromkeys(names)))
-    distinct = table.group_by(table.column_names).aggregate([]).drop_null()
-    return [distinct.column(name) for name in names]
-
-
-def _comparable(own: str, other: str) -> bool:
-    return own == other or (own in INTEGRALS and other in INTEGRALS)
 
 
 class Reader:
@@ -121,7 +68,7 @@ class Reader:
         if any(keys.values.num_rows <= FEW for keys in restricted):
             cells = [column.as_text(refs[i]) for i, column in zip(read, wanted, strict=True)]
             rows = self._connection.execute(f"SELECT {', '.join(cells)} {rest}".encode()).fetchall()
-            return _signed(one, read, converted(rows, wanted), len(rows))
+            return signed_rows(one, read, converted(rows, wanted), len(rows))
         cells = [
             f"{column.selected(refs[i])} AS {column_name(i)}"
             for i, column in zip(read, wanted, strict=True)
@@ -134,7 +81,7 @@ class Reader:
             options += f", FORCE_QUOTE ({', '.join(quoted)})"
         content = self._copied(f"COPY ({query}) TO STDOUT ({options})")
         arrays = parsed(content, wanted)
-        return _signed(one, read, arrays, len(arrays[0]) if read else content.count(b"\n"))
+        return signed_rows(one, read, arrays, len(arrays[0]) if read else content.count(b"\n"))
 
     def _name(self, captured: CapturedRelation) -> str:
         return _table(captured).as_string(self._connection)
@@ -200,17 +147,3 @@ def _line(element: str | None) -> str:
 
 def _table(captured: CapturedRelation) -> sql.Identifier:
     return sql.Identifier(*split_name(captured.counted_as))
-
-
-def _signed(
-    one: Input, read: list[int], arrays: list[pa.ChunkedArray | pa.Array], count: int
-) -> Signed:
-    """Rows as a state; columns that nobody reads are NULL."""
-    schema = delta_schema(one.schema)
-    found = dict(zip(read, arrays, strict=True))
-    cells = [
-        found[i] if i in found else pa.nulls(count, arrow_type(column.type))
-        for i, column in enumerate(one.schema)
-    ]
-    numbers, ones = (pa.repeat(pa.scalar(n, pa.int64()), count) for n in (0, 1))
-    return Signed(schema, pa.Table.from_arrays([numbers, ones, *cells], schema=schema), net=False)

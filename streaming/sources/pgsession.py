@@ -70,6 +70,8 @@ class Session:
         self._timeout = timeout
         self._connection: psycopg.Connection | None = None
         self._pinned: PgState | None = None
+        self._last: tuple[str, int] | None = None
+        """The last snapshot's text, and an LSN at or above all that it shows."""
 
     @property
     def pinned(self) -> bool:
@@ -78,7 +80,7 @@ class Session:
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
-        self._pinned = None
+        self._pinned = self._last = None
         if connection is not None:
             connection.close()
 
@@ -104,11 +106,15 @@ class Session:
     # Snapshots ------------------------------------------------------------------------------------
 
     @contextmanager
-    def snapshot(self, *, writes: bool = False) -> Iterator[tuple[psycopg.Connection, PgState]]:
+    def snapshot(
+        self, *, writes: bool = False, locked: str = ""
+    ) -> Iterator[tuple[psycopg.Connection, PgState]]:
         """A transaction that sees one state: the pinned one, or that of the moment.
 
         Args:
             writes: whether temporary tables are to be made; not in a pinned state.
+            locked: tables, as SQL, to which no TRUNCATE comes between the snapshot and its end: a
+                truncated table is empty to older snapshots as well.
 
         Raises:
             FrescoError: SOURCE_UNREACHABLE, SOURCE_CREDENTIALS, SOURCE_BEHIND, SOURCE_STANDBY,
@@ -122,8 +128,11 @@ class Session:
                 return
             cursor = connection.cursor()
             access = "READ WRITE" if writes else "READ ONLY"
-            cursor.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ {access}; {_STATE}".encode())
-            cursor.nextset()
+            lock = f"LOCK TABLE {locked} IN ACCESS SHARE MODE; " if locked else ""
+            begin = f"BEGIN ISOLATION LEVEL REPEATABLE READ {access}; {lock}{_STATE}"
+            cursor.execute(begin.encode())
+            while cursor.description is None:
+                cursor.nextset()
             found = cursor.fetchone()
             assert found is not None
             yield connection, self._checked(*found)
@@ -151,6 +160,20 @@ class Session:
         self._pinned = None
         if self._connection is not None:
             self._settle(self._connection)
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection]:
+        """A transaction that writes, and is committed when the block ends without an error.
+
+        Raises:
+            FrescoError, Lost: as `snapshot`.
+        """
+        connection = self._connected()
+        try:
+            with connection.transaction():
+                yield connection
+        except psycopg.Error as error:
+            raise self._judged(error) from None
 
     def mark(self) -> None:
         """Write an empty transaction into the log, so that the log gets past what was seen.
@@ -197,7 +220,11 @@ class Session:
             )
         # What is flushed survives a crash of the server; what is only inserted may be lost rightly.
         self.durable = max(self.durable, flushed)
-        return PgState.parsed(snapshot, upto)
+        if self._last is None or self._last[0] != snapshot:
+            self._last = snapshot, upto
+        # The same snapshot shows the same, so the lower bound holds too: nothing need be waited for
+        # at a source where nothing happens, however far other work moves its log.
+        return PgState.parsed(snapshot, self._last[1])
 
     # Connecting and errors ------------------------------------------------------------------------
 

@@ -105,7 +105,7 @@ def bad_record(
     code: str,
     what: str,
     *,
-    todo: str = "correct the producer, then `fresco skip` this record or resume its views",
+    todo: str = "correct the producer; where nothing is lost by this record, `fresco skip` it",
     source: str | None = None,
     relation: str | None = None,
     transaction: str | None = None,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from streaming.messages import Control, RelRun
+from streaming.messages import Control, GlobalPart, RelRun
 from streaming.sources.records import BadRecord
 
 
@@ -21,6 +21,7 @@ class IntakeResult:
         transactions: number, source, transaction, position, committed_ms.
         positions: source -> commit position of its last numbered transaction, as text.
         delivered: source -> commit position up to which all of its transactions have a number.
+        parts: the numbers that are parts of global transactions, where these are numbered apart.
         committed_ms: newest commit time among the transactions.
         bad: records of this batch that cannot be used.
         lost: one record for each column that cannot be read any more, told the first time only.
@@ -49,6 +50,7 @@ class IntakeResult:
     tainted: dict[int, tuple[str, ...]]
     released: tuple[str, ...]
     delivered: dict[str, int] = field(default_factory=dict)
+    parts: tuple[GlobalPart, ...] = ()
     lost: tuple[BadRecord, ...] = ()
     notices: tuple[str, ...] = ()
     overdue: tuple[str, ...] = ()

@@ -82,10 +82,7 @@ def row_query(captured: CapturedRelation, dialect: str, wrapped: bool) -> str:
     key = f"split_part({key}, ':', 1)" if dialect == "postgres" else key
     position_sql = "TRY_CAST(e.source.lsn AS BIGINT)"
     if dialect == "mysql":
-        position_sql = (
-            "TRY_CAST(regexp_extract(e.source.file, '[.]([0-9]+)', 1) AS BIGINT) * 4294967296 "
-            "+ TRY_CAST(e.source.pos AS BIGINT)"
-        )
+        position_sql = mysql_place("e.source.file", "e.source.pos")
     return (
         f"SELECT * EXCLUDE (v, ka, kb{_excluded(len(schema))}), "
         f"{_missing(captured)} AS missing, {_listed(checks)} AS unfit "
@@ -96,6 +93,14 @@ def row_query(captured: CapturedRelation, dialect: str, wrapped: bool) -> str:
         f"{toast} AS toast, {', '.join(texts)} "
         f"FROM (SELECT p, o, v, {event} AS e FROM "
         f"(SELECT p, o, v, from_json(v, '{structure}') AS j FROM texts))))"
+    )
+
+
+def mysql_place(file: str, offset: str) -> str:
+    """SQL: a file of a log, by the number at its end, and an offset in it, as one number."""
+    return (
+        f"(TRY_CAST(regexp_extract({file}, '[.]([0-9]+)$', 1) AS BIGINT) * 4294967296"
+        f" + TRY_CAST({offset} AS BIGINT))"
     )
 
 

@@ -1,9 +1,10 @@
 """What is captured: sources, their relations, and how a database type becomes a Spark type.
 
-A relation's schema comes from the database's catalog (`postgres.read_schemas`), else from the schema
-part that Kafka Connect puts beside each event (`schema_from_connect`). The database type is kept beside
-Spark's, because the same JSON value means different things under different types: 3 is a day for a
-`date`, a millisecond for a `timestamp(3)` and a microsecond for a `timestamp` (FACTS, Debezium).
+A relation's schema comes from the database's catalog (`postgres.read_schemas`, `mysql.read_schemas`,
+which names MariaDB's types by PostgreSQL's where their JSON is the same), else from the schema part that
+Kafka Connect puts beside each event (`schema_from_connect`). The database type is kept beside Spark's,
+because the same JSON value means different things under different types: 3 is a day for a `date`, a
+millisecond for a `timestamp(3)` and a microsecond for a `timestamp` (FACTS, Debezium).
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ _PLAIN = {
     "timestamp with time zone": "timestamp",
     "numeric": UNSCALED,
     "decimal": UNSCALED,
+    "bigint unsigned": "decimal(20,0)",
+    "bits": "binary",
 }
 _ARGUMENTS = re.compile(r"\(\s*(-?\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
 
@@ -198,6 +201,9 @@ _CONNECT_NAMES = {
     "io.debezium.data.Uuid": "uuid",
     "io.debezium.data.Json": "jsonb",
     "io.debezium.data.VariableScaleDecimal": "numeric",
+    "io.debezium.data.Enum": "text",
+    "io.debezium.data.EnumSet": "text",
+    "io.debezium.time.Year": "int4",
 }
 _CONNECT_TYPES = {
     "int16": "int2",
@@ -220,6 +226,8 @@ def connect_type(field: Mapping[str, Any]) -> str:
         parameters = field.get("parameters") or {}
         precision = parameters.get("connect.decimal.precision", "38")
         return f"numeric({precision},{parameters.get('scale', '0')})"
+    if name == "io.debezium.data.Bits":
+        return f"bits({(field.get('parameters') or {}).get('length', '64')})"
     if name is not None:
         return _CONNECT_NAMES.get(name, str(name))
     return _CONNECT_TYPES.get(field["type"], str(field["type"]))

@@ -74,7 +74,7 @@ def _unscaled(text: str) -> str:
     return f"CASE WHEN octet_length({octets}) BETWEEN 1 AND 16 THEN {padded} END"
 
 
-def _digits(text: str, precision: int, scale: int) -> str:
+def exact_digits(text: str, precision: int, scale: int) -> str:
     """A decimal written out, only where that keeps every digit."""
     return (
         f"CASE WHEN NOT contains({text}, '.') OR "
@@ -165,6 +165,26 @@ def _days(text: str) -> str:
     return f"CASE {days} {cases} ELSE {days} END"
 
 
+def _unsigned(text: str) -> str:
+    """A BIGINT UNSIGNED, which Debezium writes as the signed number of the same 64 bits."""
+    signed = f"CAST(TRY_CAST({text} AS BIGINT) AS HUGEINT)"
+    wrapped = f"{signed} + CASE WHEN {signed} < 0 THEN 18446744073709551616 ELSE 0 END"
+    return f"CASE WHEN NOT contains({text}, '.') THEN CAST({wrapped} AS DECIMAL(20,0)) END"
+
+
+def _big_endian(size: int) -> Callable[[tuple[pa.Array, ...]], pa.Array]:
+    """A BIT(n), which comes with its lowest byte first, as the database shows it."""
+
+    def finish(parts: tuple[pa.Array, ...]) -> pa.Array:
+        values = [
+            None if value is None or len(value) > size else value[::-1].rjust(size, b"\0")
+            for value in parts[0].to_pylist()
+        ]
+        return pa.array(values, pa.binary())
+
+    return finish
+
+
 _INTEGERS = {"smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT"}
 
 
@@ -178,19 +198,23 @@ def cast(text: str, spark: str, database: str, decimals: str) -> Cast:
             f"CASE WHEN NOT contains({text}, '.') THEN TRY_CAST({text} AS {_INTEGERS[spark]}) END"
         )
         return Cast((whole,), plain)
+    if parts.base == "bigint unsigned":
+        return Cast((_unsigned(text),), plain)
+    if parts.base == "bits":
+        return Cast((_base64(text),), _big_endian((parts.arguments[0] + 7) // 8))
     if is_decimal(spark) and not parts.arguments:
         precision, scale = decimal_parts(spark) or (38, 18)
-        written = f"CASE WHEN {text}[1] <> '{{' THEN {_digits(text, precision, scale)} END"
+        written = f"CASE WHEN {text}[1] <> '{{' THEN {exact_digits(text, precision, scale)} END"
         octets = f"CASE WHEN {text}[1] = '{{' THEN {_unscaled(f'({text} ->> $$$.value$$)')} END"
         scales = f"CASE WHEN {text}[1] = '{{' THEN TRY_CAST({text} ->> $$$.scale$$ AS INTEGER) END"
         return Cast((written, octets, scales), _variable(spark))
     if is_decimal(spark):
         precision, scale = decimal_parts(spark) or (38, 0)
         if decimals == "string":
-            return Cast((_digits(text, precision, scale),), plain)
+            return Cast((exact_digits(text, precision, scale),), plain)
         if scale == 0:
             return Cast(("NULL", _unscaled(text)), _decimal_only(spark))
-        written = f"CASE WHEN contains({text}, '.') THEN {_digits(text, precision, scale)} END"
+        written = f"CASE WHEN contains({text}, '.') THEN {exact_digits(text, precision, scale)} END"
         octets = f"CASE WHEN NOT contains({text}, '.') THEN {_unscaled(text)} END"
         return Cast((written, octets), _decimal(spark, scale))
     match spark:

@@ -80,13 +80,17 @@ def numbered_rows(name: str, schema: Schema, delta: pa.Table) -> pa.Table:
 
 def write_changes(place: Place, view: ViewTable, delta: pa.Table) -> AddAction:
     """One changelog file with all rows of a view's delta."""
-    rows = numbered_rows(view.name, view.schema, delta)
+    rows = numbered_rows(view.label, view.schema, delta)
     return write_file(place, rows, ("view", view.name), CHANGES_STATS, compression=QUICK)
 
 
 def read_changes(table: Table, view: ViewTable, after: int, upto: int) -> pa.Table:
-    """The view's changes with after < number <= upto, as a delta (unsorted)."""
-    return read_numbered(table, view.name, view.schema, after, upto)
+    """The view's changes with after < number <= upto, as a delta (unsorted).
+
+    Older ones than the view are those of an earlier view of its name.
+    """
+    first = max(after, view.since - 1)
+    return read_numbered(table, view.name, view.schema, first, upto, struct=view.label)
 
 
 def read_numbered(
@@ -96,18 +100,20 @@ def read_numbered(
     after: int,
     upto: int,
     columns: Sequence[int] | None = None,
+    struct: str | None = None,
 ) -> pa.Table:
     """Rows of one partition of a numbered table with after < number <= upto, as a delta.
 
     Args:
         columns: positions to read; the others are left out. All when None.
+        struct: true name of the struct column, where it is not the partition's.
     """
     wanted = range(len(schema)) if columns is None else sorted(columns)
     target = pa.schema([delta_schema(schema).field(0), delta_schema(schema).field(1)])
     for at in wanted:
         target = target.append(delta_schema(schema).field(column_name(at)))
     pieces = [
-        _numbered_rows(table.place, entry, name, schema, target, (after, upto))
+        _numbered_rows(table.place, entry, struct or name, schema, target, (after, upto))
         for entry in table.files(name)
         if _overlaps(entry, after, upto)
     ]

@@ -59,7 +59,13 @@ def described(value: Mapping[str, Any]) -> Described:
     """The catalog from its JSON value. Raises KeyError or TypeError for another format."""
     entries = {entry["name"]: entry for entry in _listed(value["views"])}
     views = {
-        name: ViewTable(name, _schema(entry["schema"]), tuple(entry.get("key") or ()))
+        name: ViewTable(
+            name,
+            _schema(entry["schema"]),
+            tuple(entry.get("key") or ()),
+            entry.get("since", 0),
+            entry.get("column", ""),
+        )
         for name, entry in entries.items()
     }
     groups = {name: entry["group"] for name, entry in entries.items()}

@@ -30,11 +30,14 @@ class Epoch:
         written_ms: when the writer wrote it, milliseconds since 1970.
         positions: position reached in each source.
         suspended: view -> its last good number.
+        views: view -> the number at which it joined, of those whose rows the table holds; {} in a
+            commit that does not say.
         generation: the service start that wrote it.
         dependencies: earlier epochs that this one builds on.
         released: global transactions released as local from here on.
         complete: every number in `added` is a source state of every view (complete managers only);
             otherwise only the commit as a whole is.
+        sessions: its numbers are those of sessions (`isolated`), not the integrator's.
     """
 
     group: str
@@ -50,6 +53,12 @@ class Epoch:
     dependencies: tuple[int, ...] = ()
     released: tuple[str, ...] = ()
     complete: bool = True
+    sessions: bool = False
+    views: Mapping[str, int] = field(default_factory=dict)
+
+    def shows(self, view: str, since: int) -> bool:
+        """Whether the table holds the rows of the view that joined at `since`."""
+        return self.views.get(view) == since if self.views else since == 0
 
     @property
     def is_prefix(self) -> bool:

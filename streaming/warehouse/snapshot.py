@@ -25,7 +25,7 @@ from streaming.algebra.tree import MULTIPLICITY, NUMBER, Schema, column_name
 from streaming.algebra.types import delta_schema
 from streaming.errors import FrescoError
 from streaming.warehouse.changelog import read_changes, within
-from streaming.warehouse.epoch import Epoch, Runs
+from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.files import Place
 from streaming.warehouse.log import EpochLog, Versioned
 from streaming.warehouse.net import net_changes
@@ -56,16 +56,33 @@ class State:
     exact: bool
     changes: Table | None = None
 
+    def shows(self, view: ViewTable) -> bool:
+        """Whether the base holds the view's rows; if not, all of it is in the changelog.
+
+        Raises FrescoError READ_VIEW_NOT_THERE when the view is not part of this state.
+        """
+        shown = self.epoch.shows(view.name, view.since)
+        if self.number < view.since or not (shown or self.changes is not None):
+            raise FrescoError(
+                "READ_VIEW_NOT_THERE",
+                f"the view joined its group at transaction {view.since}, and this is the state after "
+                f"{self.number} (epoch {self.epoch.epoch})",
+                where=view.name,
+                todo="read it at a later state; `fresco view list` shows since when each view is there",
+            )
+        return shown
+
     def rows(self, view: ViewTable) -> pa.Table:
         """The view's rows: c0, c1, ..., and `_multiplicity` (>= 1); equal rows stand once.
 
-        Raises FrescoError READ_EPOCH_EXPIRED when files of the base version are gone, and
-        READ_CHANGELOG when the changelog contradicts the base.
+        Raises FrescoError READ_EPOCH_EXPIRED when files of the base version are gone,
+        READ_CHANGELOG when the changelog contradicts the base, and as `shows`.
         """
-        base = _state_rows(self.table, view)
-        if self.exact or self.changes is None:
+        shown = self.shows(view)
+        base = _state_rows(self.table, view, shown)
+        if (shown and self.exact) or self.changes is None:
             return base
-        adjusted = _adjustments(self.changes, view, self.number, self.epoch.covered)
+        adjusted = _adjustments(self.changes, view, self, shown)
         if not adjusted.num_rows:
             return base
         numbered = base.add_column(0, NUMBER, pa.array([0] * base.num_rows, pa.int64()))
@@ -83,11 +100,22 @@ class State:
         return found.append_column(MULTIPLICITY, net.column("plus"))
 
 
-def _adjustments(changes: Table, view: ViewTable, number: int, covered: Runs) -> pa.Table:
-    """Rows to add to a base that covers `covered`, to get to the state after `number`."""
+def last_change(epoch: Epoch, view: str, number: int) -> int:
+    """The highest number up to `number` under which the epoch knows changes of the view.
+
+    A suspended view that is just joining again has changes under a number that the epoch covers, and
+    that belong to the next one.
+    """
+    return min(number, epoch.suspended.get(view, number))
+
+
+def _adjustments(changes: Table, view: ViewTable, state: State, shown: bool) -> pa.Table:
+    """Rows to add to a state's base to get to the state after its number."""
+    number, covered = state.number, state.epoch.covered if shown else ()
     highest = covered[-1][1] if covered else -1
     lowest = covered[0][1] if covered and covered[0][0] <= 0 else -1
-    found = read_changes(changes, view, min(lowest, number), max(highest, number))
+    upto = last_change(state.epoch, view.name, max(highest, number))
+    found = read_changes(changes, view, min(lowest, number), upto)
     forward = within(within(found, ((0, number),)), covered, inside=False)
     backward = within(within(found, ((number + 1, max(highest, number + 1)),)), covered)
     flipped = pc.negate(backward.column(MULTIPLICITY))
@@ -96,8 +124,8 @@ def _adjustments(changes: Table, view: ViewTable, number: int, covered: Runs) ->
     return pa.concat_tables([forward, backward])
 
 
-def _state_rows(table: Table, view: ViewTable) -> pa.Table:
-    files = table.files(view.name)
+def _state_rows(table: Table, view: ViewTable, shown: bool) -> pa.Table:
+    files = table.files(view.name) if shown else []
     try:
         with ThreadPoolExecutor(4) as pool:
             pieces = list(pool.map(lambda one: read_state(table.place, one, view), files))
@@ -196,7 +224,9 @@ def at_transaction(warehouse: Place, group: str, number: int) -> State:
             todo="read at one of the two, or make every view of the group COMPLETE",
         )
     base = _at_version(table, before) if before else None
-    changes = None if base and exact else Table.open(warehouse.below(f"{group}_changes"), "view")
+    # A view that joined in a later epoch, at a number that this one covers, is all in the changelog.
+    alone = base is not None and exact and not any(newest.views.values())
+    changes = None if alone else Table.open(warehouse.below(f"{group}_changes"), "view")
     if base is not None and before is not None:
         return State(base, before.epoch, number, exact, changes)
     kept = int((changes.handle.metadata().configuration if changes else {}).get(KEPT_FROM, 0))

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from streaming.algebra.tree import column_name
 from streaming.warehouse.epoch import Runs
 from streaming.warehouse.names import distinct_names, physical_names
-from streaming.warehouse.snapshot import State
+from streaming.warehouse.snapshot import State, last_change
 from streaming.warehouse.table import Table, ViewTable
 
 _COPIES = "_copies"
@@ -21,10 +21,16 @@ def frame(spark: SparkSession, state: State, view: ViewTable) -> DataFrame:
 
     Names that differ only in case get their physical names, because Spark ignores case.
     """
-    rows = _positional(_read(spark, state.table, view), view, F.col("_n"))
-    if not state.exact and state.changes is not None:
+    shown = state.shows(view)
+    exact = shown and state.exact
+    if shown or state.changes is None:
+        rows = _positional(_read(spark, state.table, view), view, F.col("_n"))
+    else:  # the base version may not even have the view's column
+        nothing = _read(spark, state.changes, view).where(F.lit(False))
+        rows = _positional(nothing, view, F.col("multiplicity"))
+    if not exact and state.changes is not None:
         rows = _adjusted(spark, rows, state, state.changes, view)
-    if not view.key or not state.exact:
+    if not view.key or not exact:
         repeated = F.explode(F.sequence(F.lit(1), F.col(_COPIES).cast("int")))
         rows = rows.withColumn("_copy", repeated)
     names = distinct_names([column.name for column in view.schema])
@@ -49,11 +55,13 @@ def _adjusted(
     spark: SparkSession, rows: DataFrame, state: State, changes: Table, view: ViewTable
 ) -> DataFrame:
     number = F.col("number")
-    covered = _inside(number, state.epoch.covered)
+    known = last_change(state.epoch, view.name, 1 << 62)
+    covered = _inside(number, state.epoch.covered if state.shows(view) else ())
     forward = (number <= state.number) & ~covered
     backward = (number > state.number) & covered
     sign = F.when(forward, F.col("multiplicity")).otherwise(-F.col("multiplicity"))
-    found = _read(spark, changes, view).where(forward | backward)
+    known_ones = number.between(view.since, known)
+    found = _read(spark, changes, view).where(known_ones & (forward | backward))
     both = rows.unionByName(_positional(found, view, sign))
     columns: Sequence[str] = [column_name(at) for at in range(len(view.schema))]
     return both.groupBy(*columns).agg(F.sum(_COPIES).alias(_COPIES)).where(F.col(_COPIES) > 0)

@@ -84,7 +84,7 @@ def plan_change(
         {
             "_id": ids,
             "_n": pa.array(final, pa.int64()),
-            view.struct: struct_column(view.name, view.schema, rows),
+            view.struct: struct_column(view.label, view.schema, rows),
         }
     )
     return StateChange(view, fresh, located, own)
@@ -180,7 +180,7 @@ def read_state(place: Place, entry: FileEntry, view: ViewTable) -> pa.Table:
 
 def _file_schema(view: ViewTable) -> pa.Schema:
     return pa.schema(
-        [("_id", pa.string()), ("_n", pa.int64()), struct_field(view.name, view.schema)]
+        [("_id", pa.string()), ("_n", pa.int64()), struct_field(view.label, view.schema)]
     )
 
 

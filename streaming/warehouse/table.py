@@ -36,16 +36,30 @@ MARK = '{"fresco'
 
 @dataclass(frozen=True)
 class ViewTable:
-    """What the warehouse knows of a view: its columns, and its key's positions (() when none)."""
+    """What the warehouse knows of a view.
+
+    Attributes:
+        key: its key's positions; () when none.
+        since: the number at which it joined its group; what its name stood for before is another's.
+        column: true name of its struct column where an earlier view of its name has left a column of
+            other types; "" for its own name.
+    """
 
     name: str
     schema: Schema
     key: tuple[int, ...] = ()
+    since: int = 0
+    column: str = ""
+
+    @property
+    def label(self) -> str:
+        """True name of the struct column of its rows."""
+        return self.column or self.name
 
     @property
     def struct(self) -> str:
         """The struct column of its rows."""
-        return physical_name(self.name)
+        return physical_name(self.label)
 
 
 class Conflict(Exception):
@@ -65,13 +79,13 @@ def struct_field(name: str, schema: Schema) -> pa.Field:
 def state_schema(views: Sequence[ViewTable]) -> pa.Schema:
     """Schema of the group table."""
     head = [("view", pa.string()), ("_id", pa.string()), ("_n", pa.int64())]
-    return pa.schema([*map(_plain, head), *(struct_field(one.name, one.schema) for one in views)])
+    return pa.schema([*map(_plain, head), *(struct_field(one.label, one.schema) for one in views)])
 
 
 def changes_schema(views: Sequence[ViewTable]) -> pa.Schema:
     """Schema of the group's changelog."""
     head = [("view", pa.string()), ("number", pa.int64()), ("multiplicity", pa.int64())]
-    return pa.schema([*map(_plain, head), *(struct_field(one.name, one.schema) for one in views)])
+    return pa.schema([*map(_plain, head), *(struct_field(one.label, one.schema) for one in views)])
 
 
 def _lacks(have: pa.Schema, wanted: pa.Schema, where: str) -> bool:

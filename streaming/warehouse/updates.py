@@ -219,9 +219,20 @@ class UpdatesReader:
         self.table.refresh()
 
     @property
+    def last(self) -> int:
+        """The highest number of which something is recorded; -1 before the first."""
+        highs = [entry.high.get("number") for entry in self.table.files()]
+        return max((int(high) for high in highs if high is not None), default=-1)
+
+    @property
     def kept_from(self) -> int:
         """The first number that is recorded whole; 0 while nothing has been dropped."""
         return int(self.table.handle.metadata().configuration.get(KEPT_FROM, 0))
+
+    def records(self, relation: str) -> bool:
+        """Whether updates of the relation are recorded, or would be if there were any."""
+        held = {field.name for field in self.table.handle.schema().fields}
+        return struct_field(relation, ()).name in held
 
     @property
     def kept_since(self) -> int:

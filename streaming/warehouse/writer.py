@@ -105,16 +105,31 @@ class GroupWriter:
         self.state.refresh()
         return self.state.epoch()
 
-    def add_view(self, view: ViewTable) -> None:
-        """Give a view its column; its rows come with the next commit.
+    def add_view(self, view: ViewTable) -> ViewTable:
+        """Give a view its column; its rows come with the next commit. Returns it with its column.
 
         The column comes in a commit of its own without rows, with the last epoch's metadata: no
-        reader sees a difference. Raises FrescoError WAREHOUSE_SCHEMA when a column of that name
-        with other types is there (a dropped view's).
+        reader sees a difference. Where an earlier view of that name has left a column of other types,
+        the new one's is named after the number at which it joins; so a repeat makes the same choice.
+
+        Raises:
+            FrescoError: WAREHOUSE_SCHEMA when such a column is in the way of a view of number 0.
         """
         with self.lock:
-            self._ensure_columns([view])
+            try:
+                self._ensure_columns([view])
+            except FrescoError as error:
+                if error.code != "WAREHOUSE_SCHEMA" or not view.since:
+                    raise
+                view = replace(view, column=f"{view.name}@{view.since}")
+                self._ensure_columns([view])
             self.views[view.name] = view
+            return view
+
+    def forget_view(self, name: str) -> None:
+        """A view that has been dropped: it is no longer the group's; its column stays, empty."""
+        with self.lock:
+            self.views.pop(name, None)
 
     def _ensure_columns(self, views: Sequence[ViewTable]) -> None:
         for table, schema in (
@@ -143,7 +158,8 @@ class GroupWriter:
         Args:
             changes: view -> its changes as a delta, numbers included.
             epoch: the metadata; its number must be the one after the last.
-            drop: views whose rows leave the table in this commit.
+            drop: views whose rows leave the table in this commit; what `changes` has of such a view
+                is its new content.
             spark: a session for changes that rewrite much.
         Raises:
             FrescoError: WAREHOUSE_NEGATIVE, WAREHOUSE_KEY, WAREHOUSE_SCHEMA, WAREHOUSE_FENCED,
@@ -191,7 +207,7 @@ class GroupWriter:
         if self.state.committed(self._state_app) >= epoch.epoch:
             return Committed(True, "delta-rs", 0, 0, self.state.version)
         self._check_epoch(epoch)
-        plans = self._plan_and_append(deltas, epoch)
+        plans = self._plan_and_append(deltas, epoch, drop)
         rewritten = sum(plan.size for plan in plans)
         if spark is not None and rewritten > self.options.spark_bytes:
             self._merge_by_spark(spark, plans, epoch, drop)
@@ -221,10 +237,12 @@ class GroupWriter:
                 todo="the merge state is not that of this warehouse; restore both together",
             )
 
-    def _plan_and_append(self, deltas: Mapping[str, pa.Table], epoch: Epoch) -> list[StateChange]:
+    def _plan_and_append(
+        self, deltas: Mapping[str, pa.Table], epoch: Epoch, drop: Sequence[str]
+    ) -> list[StateChange]:
         """Plan every view, write the changelog's files meanwhile, commit them when plans hold."""
         names = sorted(deltas, key=lambda name: -deltas[name].num_rows)
-        files = self.state.files()
+        files = [one for one in self.state.files() if one.partition not in drop]
         planned = [
             self._pool.submit(
                 plan_change,

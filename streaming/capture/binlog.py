@@ -1,0 +1,293 @@
+"""A server's log as transactions of row changes, read with `mysql-replication`.
+
+The log's events become a few plain ones: `Begin`, `RowChange`, `Truncate`, `Ddl`, `Commit`, `Passed`.
+MariaDB begins every transaction with its GTID, MySQL with a GTID and the word BEGIN; both end in a commit
+event or in the word COMMIT, but for a DDL statement, which is a transaction by itself. Changes that are
+rolled back are not in the log.
+
+The reader never reconnects by itself: what it had read of a transaction would be read twice. A lost
+connection is an error, and the capture goes on from what it has published.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pymysql
+from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.constants import NONE_SOURCE
+from pymysqlreplication.event import (
+    GtidEvent,
+    HeartbeatLogEvent,
+    MariadbBinLogCheckPointEvent,
+    MariadbGtidEvent,
+    MariadbGtidListEvent,
+    QueryEvent,
+    RotateEvent,
+    XAPrepareEvent,
+    XidEvent,
+)
+from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
+
+from streaming.capture.cells import Decimals, Encode, log_encoders
+from streaming.capture.logevents import (
+    Begin,
+    Commit,
+    Ddl,
+    Image,
+    LogEvent,
+    Passed,
+    RowChange,
+    Table,
+    Truncate,
+)
+from streaming.capture.statements import (
+    Statement,
+    loses_rows,
+    names_one_of,
+    statement_of,
+    truncated,
+)
+from streaming.errors import FrescoError
+from streaming.sources.mysqlstate import Place
+from streaming.sources.mysqlurl import MysqlUrl, arguments, refused, said
+
+log = logging.getLogger("fresco")
+
+HEARTBEAT_SECONDS = 5
+"""The server proves that it lives; without a word for twice as long the connection counts as lost."""
+_STANDALONE = 1
+_LOST = (2006, 2013)
+_PURGED = 1236
+_ROWS = {WriteRowsEvent: "c", UpdateRowsEvent: "u", DeleteRowsEvent: "d"}
+_EVENTS = [
+    GtidEvent,
+    HeartbeatLogEvent,
+    MariadbBinLogCheckPointEvent,
+    MariadbGtidEvent,
+    MariadbGtidListEvent,
+    QueryEvent,
+    RotateEvent,
+    XAPrepareEvent,
+    XidEvent,
+    *_ROWS,
+]
+
+
+class LogReader:
+    """Reads the log from the beginning of a transaction on.
+
+    Args:
+        source: its name, for messages.
+        tables: the captured ones.
+        replica: an id of a replica that no other replica of the server has.
+    """
+
+    def __init__(
+        self,
+        url: MysqlUrl,
+        source: str,
+        tables: frozenset[Table],
+        start: Place,
+        decimals: Decimals,
+        replica: int,
+    ) -> None:
+        self._url, self._source, self._tables, self._decimals = url, source, tables, decimals
+        self._file = start.file
+        self._open = 0
+        self._explicit = False
+        self._encoders: dict[int, tuple[Any, dict[str, Encode]]] = {}
+        self._stream = BinLogStreamReader(
+            connection_settings=arguments(url, read_timeout=2 * HEARTBEAT_SECONDS + 5),
+            server_id=replica,
+            blocking=True,
+            resume_stream=True,
+            log_file=start.file,
+            log_pos=start.offset,
+            only_events=_EVENTS,
+            only_schemas=sorted({database for database, _ in tables}),
+            only_tables=sorted({table for _, table in tables}),
+            slave_heartbeat=HEARTBEAT_SECONDS,
+            pymysql_wrapper=self._connected_once,
+            enable_logging=False,
+        )
+
+    def _connected_once(self, **settings: Any) -> Any:
+        """One connection for the log and one for the catalog; a third would be a reconnect."""
+        self._open += 1
+        if self._open > 2:
+            raise pymysql.OperationalError(_LOST[1], "the connection to the server was lost")
+        return pymysql.connect(**settings)
+
+    def close(self) -> None:
+        """Leave the server; another thread's `events` ends with an error."""
+        with suppress(pymysql.MySQLError, OSError):
+            self._stream.close()
+
+    def events(self) -> Iterator[LogEvent | None]:
+        """The log's events, without end; None at a heartbeat, when there is nothing to read.
+
+        Raises:
+            FrescoError: SOURCE_UNREACHABLE, SOURCE_CREDENTIALS, CAPTURE_LOG_PURGED,
+                CAPTURE_STATEMENT, CAPTURE_XA, CAPTURE_ROLLBACK, CAPTURE_ROW_IMAGE, CAPTURE_TEXT.
+        """
+        while True:
+            try:
+                event = self._stream.fetchone()
+            except pymysql.MySQLError as error:
+                raise self._judged(error) from None
+            if event is None:
+                raise self._judged(pymysql.OperationalError(_LOST[1], "the server ended the log"))
+            yield from self._told(event)
+
+    def _told(self, event: Any) -> Iterator[LogEvent | None]:
+        end = event.packet.log_pos
+        begin = Place(self._file, max(end - event.packet.event_size, 0))
+        seconds, server = event.timestamp, event.packet.server_id
+        match event:
+            case RotateEvent():
+                if event.next_binlog != self._file:
+                    yield Passed(Place(event.next_binlog, event.position))
+                self._file = event.next_binlog
+            case HeartbeatLogEvent():
+                yield None
+            case MariadbGtidListEvent() | MariadbBinLogCheckPointEvent():
+                if end:
+                    yield Passed(Place(self._file, end))
+            case MariadbGtidEvent():
+                self._explicit = not event.flags & _STANDALONE
+                yield Begin(begin, event.gtid, seconds)
+            case GtidEvent():
+                self._explicit = False
+                yield Begin(begin, event.gtid, seconds)
+            case XidEvent():
+                yield Commit(Place(self._file, end), seconds)
+            case XAPrepareEvent():
+                raise self._refuses("CAPTURE_XA", "a prepared (XA) transaction", begin)
+            case QueryEvent():
+                yield from self._query(event, begin, Place(self._file, end), server)
+            case _:
+                table = (event.schema, event.table)
+                if table in self._tables:
+                    yield from self._rows(event, table, begin, server)
+
+    # Statements -----------------------------------------------------------------------------------
+
+    def _query(self, event: Any, begin: Place, end: Place, server: int) -> Iterator[LogEvent]:
+        seconds = event.timestamp
+        database = event.schema.decode(errors="replace")
+        match statement_of(event.query):
+            case Statement.BEGIN:
+                self._explicit = True
+            case Statement.COMMIT:
+                yield Commit(end, seconds)
+            case Statement.ROLLBACK:
+                raise self._refuses(
+                    "CAPTURE_ROLLBACK", "a transaction that ends in ROLLBACK", begin
+                )
+            case Statement.XA:
+                raise self._refuses("CAPTURE_XA", "a prepared (XA) transaction", begin)
+            case Statement.CHANGE:
+                if names_one_of(event.query, self._tables) is not None:
+                    what = "a change of a captured table logged as a statement"
+                    raise self._refuses("CAPTURE_STATEMENT", what, begin)
+            case Statement.OTHER:
+                yield Ddl(database, event.query, begin, server, seconds)
+                if loses_rows(event.query) and names_one_of(event.query, self._tables):
+                    log.warning(
+                        "source %s: rows go without a word in the log: %s; `fresco verify --source`"
+                        " shows the difference",
+                        self._source,
+                        event.query[:200],
+                    )
+                emptied = truncated(event.query, database)
+                if emptied in self._tables:
+                    yield Truncate(emptied, begin, server, seconds)
+                if not self._explicit:
+                    yield Commit(end, seconds)
+
+    # Rows -----------------------------------------------------------------------------------------
+
+    def _rows(self, event: Any, table: Table, begin: Place, server: int) -> Iterator[LogEvent]:
+        op = _ROWS[type(event)]
+        encoders = self._encoders_of(event)
+        for row, values in enumerate(event.rows):
+            before = after = None
+            if op == "u":
+                before = self._image(encoders, values, "before_")
+                after = self._image(encoders, values, "after_")
+            else:
+                image = self._image(encoders, values, "")
+                before, after = (image, None) if op == "d" else (None, image)
+            yield RowChange(table, op, before, after, begin, row, server, event.timestamp)
+
+    def _encoders_of(self, event: Any) -> dict[str, Encode]:
+        """By the log's own description of the table, which changes when the table does."""
+        known = self._encoders.get(event.table_id)
+        if known is not None and known[0] is event.columns:
+            return known[1]
+        if any(column.name is None for column in event.columns):
+            raise FrescoError(
+                "CAPTURE_ROW_IMAGE",
+                f"the log of source {self._source} does not name its columns",
+                where=f"source {self._source}",
+                todo="SET GLOBAL binlog_row_metadata = 'FULL', and take a new snapshot: what was"
+                " logged before cannot be read",
+            )
+        encoders = log_encoders(event.columns, self._decimals)
+        self._encoders[event.table_id] = (event.columns, encoders)
+        return encoders
+
+    def _image(self, encoders: dict[str, Encode], row: Any, side: str) -> Image:
+        """A row's values as JSON."""
+        image = {}
+        why = row[f"{side}none_sources"]
+        for name, value in row[f"{side}values"].items():
+            if value is not None:
+                image[name] = encoders[name](value)
+            elif why.get(name) == NONE_SOURCE.EMPTY_SET:
+                image[name] = ""
+            elif why.get(name) == NONE_SOURCE.COLS_BITMAP:
+                raise FrescoError(
+                    "CAPTURE_ROW_IMAGE",
+                    f"the log of source {self._source} does not hold whole rows",
+                    where=f"source {self._source}",
+                    todo="SET GLOBAL binlog_row_image = 'FULL', and take a new snapshot: what was"
+                    " logged before cannot be read",
+                )
+            else:
+                image[name] = None
+        return image
+
+    # Errors ---------------------------------------------------------------------------------------
+
+    def _judged(self, error: pymysql.MySQLError) -> FrescoError:
+        """What an error of the connection means."""
+        code = error.args[0] if error.args else 0
+        if code == _PURGED:
+            return FrescoError(
+                "CAPTURE_LOG_PURGED",
+                f"source {self._source} does not have its log from {self._file} on any more:"
+                f" {said(error, self._url)}",
+                where=f"source {self._source}",
+                todo="restore the log's files, or capture under another prefix in a new pipeline,"
+                " with a new snapshot; keep the log longer (binlog_expire_logs_seconds)",
+            )
+        return refused(error, self._url, self._source)
+
+    def _refuses(self, code: str, what: str, at: Place) -> FrescoError:
+        todo = {
+            "CAPTURE_XA": "commit without XA, or leave the tables out of the capture",
+            "CAPTURE_STATEMENT": "let no session set binlog_format to another value than ROW, and"
+            " take a new snapshot under another prefix",
+            "CAPTURE_ROLLBACK": "use tables of InnoDB only in transactions",
+        }
+        return FrescoError(
+            code,
+            f"the log of source {self._source} holds {what}, which cannot be published as rows",
+            where=f"source {self._source}, log {at}",
+            todo=todo[code],
+        )

@@ -1,0 +1,307 @@
+"""`fresco snapshots`: a source without a log, published from its successive snapshots (DESIGN 6).
+
+Snapshots are numbered from 1, each brought into its form (`differential`) in a folder of its own below
+`<warehouse>/_state/snapshots-<source>`. The first is published as an initial snapshot, every later one as
+the transaction that leads to it from the one before, under its number.
+
+**Exactly once.** How far the publication has come is committed to Kafka together with the events it
+speaks of (`writer`): the last number that is published whole, and how many events of the next. A form
+is made before anything of it is published, and does not change; so a monitor that is killed at any
+moment goes on with the same events in the same order, after those that readers see. A difference
+published again all the same, as after the loss of that record, has the number it had, by which readers
+know it for a repeat.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from streaming.capture.dumping import dump_tables
+from streaming.capture.durable import move_durably
+from streaming.capture.envelope import Envelope, Message
+from streaming.capture.position import Progress
+from streaming.capture.writer import Writer
+from streaming.config import Config
+from streaming.errors import FrescoError
+from streaming.runtime.schemas import source_relations
+from streaming.sources import differential
+from streaming.sources.mysqlstate import Place
+from streaming.sources.schema import CapturedRelation
+from streaming.sources.snapshotevents import Stamp, events
+from streaming.sources.snapshotfiles import (
+    CsvFormat,
+    Found,
+    next_snapshot,
+    signature_now,
+    texts_sql,
+)
+
+COMMITTED = 100_000
+"""Events of a Kafka transaction, about."""
+_LOG = "snapshots.0"
+"""Stands for the file in a progress, whose offset is a snapshot's number."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What became of one snapshot."""
+
+    source: str
+    number: int
+    snapshot: str
+    inserted: int
+    updated: int
+    deleted: int
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Monitor:
+    """The monitor of one source.
+
+    Args:
+        tell: is given each snapshot once it is published.
+        progress: is given (snapshot, events published, events in all).
+
+    Raises:
+        FrescoError: SNAPSHOT_SOURCE when the source has no `snapshots`; SNAPSHOT_RUNNING.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        source: str,
+        tell: Callable[[Published], None],
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> None:
+        if source not in config.sources or config.sources[source].snapshots is None:
+            raise FrescoError(
+                "SNAPSHOT_SOURCE",
+                f"source {source} is not read from snapshots",
+                where=f"sources.{source}",
+                todo=f"give sources.{source} a section `snapshots`",
+            )
+        self._config, self._source = config, source
+        self._settings = config.sources[source].snapshots
+        self._tell, self._progress = tell, progress or (lambda *_: None)
+        self._stop = threading.Event()
+        self._envelope = Envelope(config.prefix(source), config.notifications(source))
+        self._folder = config.warehouse / "_state" / f"snapshots-{source}"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._lock = (self._folder / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise FrescoError(
+                "SNAPSHOT_RUNNING",
+                f"another `fresco snapshots` of source {source} is running",
+                where=str(self._folder),
+                todo="let it run, or stop it first",
+            ) from error
+
+    def request_stop(self) -> None:
+        """End after the snapshot in hand; from any thread or a signal."""
+        self._stop.set()
+
+    def run(self, once: bool = False) -> None:
+        """Publish what there is, then, unless `once`, whatever comes, until told to stop.
+
+        Raises:
+            FrescoError: SNAPSHOT_*, SOURCE_*, KAFKA_UNREACHABLE, CAPTURE_FENCED. Nothing of the
+                snapshot at fault is published.
+        """
+        relations = source_relations(self._config, self._source)
+        topics = [one.topic for one in relations]
+        topics += [self._envelope.transaction_topic, self._envelope.notification_topic]
+        writer = Writer(self._config, self._envelope.prefix, topics)
+        engine = differential.open_engine(self._folder)
+        try:
+            while not self._stop.is_set():
+                progress = writer.progress() or Progress(Place(_LOG, 0))
+                number = progress.at.offset
+                self._check(number)
+                pending = self._pending(number)
+                if not pending and not self._take(engine, relations, number):
+                    if once:
+                        return
+                    self._stop.wait(self._every())
+                    continue
+                self._publish(writer, engine, relations, progress)
+                if once and not pending and self._by_connection:
+                    return
+        finally:
+            writer.close()
+            engine.close()
+            self._lock.close()
+
+    @property
+    def _by_connection(self) -> bool:
+        """The tables themselves are read, so there is always a further snapshot."""
+        return self._settings is not None and self._settings.folder is None
+
+    def _every(self) -> float:
+        return self._settings.every_seconds if self._settings is not None else 0.0
+
+    # Forms ----------------------------------------------------------------------------------------
+
+    def _place(self, number: int) -> Path:
+        return self._folder / f"{number:09d}"
+
+    def _pending(self, number: int) -> bool:
+        return self._place(number + 1).is_dir()
+
+    def _about(self, number: int) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self._place(number) / "snapshot.json").read_text())
+        return found
+
+    def _check(self, number: int) -> None:
+        """The last published form is there.
+
+        Raises:
+            FrescoError: SNAPSHOT_STATE.
+        """
+        if number and not (self._place(number) / "snapshot.json").is_file():
+            raise FrescoError(
+                "SNAPSHOT_STATE",
+                f"snapshot {number} is published, and its form is not there to compare with",
+                where=str(self._folder),
+                todo="restore the folder with the warehouse it belongs to, or publish under another"
+                " prefix in a new pipeline",
+            )
+        for entry in self._folder.glob("[0-9]*"):
+            if int(entry.name) < number:
+                shutil.rmtree(entry, ignore_errors=True)
+
+    def _take(self, engine: Any, relations: Sequence[CapturedRelation], number: int) -> bool:
+        """Bring the next snapshot into its form; False where there is none."""
+        settings = self._settings
+        assert settings is not None
+        draft = self._folder / "draft"
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir()
+        found: Found | None = None
+        if settings.folder is not None:
+            after = self._about(number)["name"] if number else None
+            tables = [one.relation.name.partition(".")[2] for one in relations]
+            found = next_snapshot(settings.folder, tables, after, settings.settle_seconds)
+            if found is None:
+                return False
+            name, ms, files = found.name, found.changed_ms, found.files
+            written = CsvFormat(settings.delimiter, settings.null)
+        else:
+            secret = self._config.sources[self._source].secret() or ""
+            ms, files = dump_tables(secret, self._source, relations, draft)
+            name = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms / 1000))
+            written = CsvFormat()
+        for one in relations:
+            table = one.relation.name.partition(".")[2]
+            texts = texts_sql(engine, one, files[table], written)
+            differential.write_form(engine, texts, one, draft / f"{table}.parquet")
+        if found is not None and signature_now(found) != found.signature:
+            raise FrescoError(
+                "SNAPSHOT_UNFINISHED",
+                f"snapshot {found.name} was changed while it was read",
+                where=str(settings.folder),
+                todo="leave a snapshot as it is once it is there",
+            )
+        for text in draft.glob("*.csv"):
+            text.unlink()
+        (draft / "snapshot.json").write_text(json.dumps({"name": name, "ms": ms}))
+        move_durably(draft, self._place(number + 1))
+        return True
+
+    def _form(self, number: int, one: CapturedRelation) -> Path | None:
+        """A table's form; None before the first snapshot."""
+        if number == 0:
+            return None
+        return self._place(number) / f"{one.relation.name.partition('.')[2]}.parquet"
+
+    # Publication ----------------------------------------------------------------------------------
+
+    def _publish(
+        self,
+        writer: Writer,
+        engine: Any,
+        relations: Sequence[CapturedRelation],
+        progress: Progress,
+    ) -> None:
+        """The next snapshot, as far as it is not published yet."""
+        started, last = time.monotonic(), progress.at.offset
+        about = self._about(last + 1)
+        counts = {}
+        for one in relations:
+            new = self._form(last + 1, one)
+            assert new is not None
+            counts[one.counted_as] = differential.counts(engine, one, self._form(last, one), new)
+        total, done = sum(count.events for count in counts.values()), progress.events
+        if total and last and not done:
+            writer.send([self._envelope.begin(f"{last + 1}:{last + 1}", about["ms"])])
+        before = waiting = 0
+        for one in relations:
+            count = counts[one.counted_as].events
+            skip = min(count, max(0, done - before))
+            stamp = Stamp(self._envelope.prefix, last + 1, before, about["ms"])
+            for batch in self._batches(engine, one, last, stamp, skip):
+                waiting += writer.send(batch)
+                if waiting >= COMMITTED:
+                    done, waiting = done + waiting, 0
+                    writer.commit(Progress(Place(_LOG, last), done))
+                    self._progress(about["name"], done, total)
+            before += count
+        if total or not last:
+            writer.send(self._end(last + 1, about["ms"], counts))
+        writer.commit(Progress(Place(_LOG, last + 1), snapshot="done"))
+        self._progress(about["name"], total, total)
+        each = counts.values()
+        self._tell(
+            Published(
+                self._source,
+                last + 1,
+                about["name"],
+                sum(one.inserted for one in each),
+                sum(one.updated for one in each),
+                sum(one.deleted for one in each),
+                round(time.monotonic() - started, 3),
+            )
+        )
+
+    def _batches(
+        self, engine: Any, one: CapturedRelation, last: int, stamp: Stamp, skip: int
+    ) -> Iterator[list[Message]]:
+        new = self._form(last + 1, one)
+        assert new is not None
+        for batch in events(engine, one, self._form(last, one), new, stamp, skip):
+            keys, values = (column.to_pylist() for column in batch.columns)
+            yield [
+                (one.topic, None if key is None else key.encode(), value.encode())
+                for key, value in zip(keys, values, strict=True)
+            ]
+
+    def _end(
+        self, number: int, ms: int, counts: dict[str, differential.Counts]
+    ) -> Iterator[Message]:
+        """What closes the first snapshot, or a difference."""
+        if number > 1:
+            each = {name: count.events for name, count in counts.items() if count.events}
+            yield self._envelope.end(f"{number}:{number}", ms, each, Place(_LOG, number))
+            return
+        for name, count in counts.items():
+            yield self._envelope.notification(
+                "first",
+                "TABLE_SCAN_COMPLETED",
+                ms,
+                scanned_collection=name,
+                total_rows_scanned=str(count.inserted),
+                status="SUCCEEDED",
+            )
+        yield self._envelope.notification("first", "COMPLETED", ms)

@@ -1,0 +1,76 @@
+"""What a log is to the rest of a capture: transactions of row changes, as plain values (`binlog`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streaming.sources.mysqlstate import Place
+
+Table = tuple[str, str]
+"""Database and table."""
+Image = Mapping[str, Any]
+"""A row as JSON values by column name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A transaction begins at `at`."""
+
+    at: Place
+    gtid: str
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """A row of a captured table: op c, u or d, and its place in the event at `at`."""
+
+    table: Table
+    op: str
+    before: Image | None
+    after: Image | None
+    at: Place
+    row: int
+    server: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """A captured table was emptied."""
+
+    table: Table
+    at: Place
+    server: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ddl:
+    """A statement that may have altered tables."""
+
+    database: str
+    text: str
+    at: Place
+    server: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The transaction is whole; the next one begins at `at`."""
+
+    at: Place
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The log has got to `at` without a transaction: another file, or a word of the server's own."""
+
+    at: Place
+
+
+LogEvent = Begin | RowChange | Truncate | Ddl | Commit | Passed

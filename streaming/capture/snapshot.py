@@ -1,0 +1,127 @@
+"""An initial snapshot of the captured tables, at an exact place in the log (DESIGN 6; FACTS, MariaDB).
+
+MariaDB: `mysqlstate.SnapshotTaker`. MySQL has no status that names a snapshot's place: there all tables
+are locked for the moment in which the snapshot is begun and the place is read (DESIGN 7).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+from pymysql.cursors import SSCursor
+
+from streaming.capture.cells import Decimals, cell
+from streaming.capture.envelope import Envelope, Message, Origin, Table
+from streaming.sources.mysqlstate import Place, SnapshotTaker, place, quoted
+from streaming.sources.mysqltypes import kind_of
+
+_COLUMNS = """
+SELECT column_name, column_type FROM information_schema.columns
+WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position
+"""
+
+
+@dataclass
+class Scan:
+    """A table's rows are being read: so many so far."""
+
+    table: Table
+    rows: int = 0
+
+
+class Snapshot:
+    """All rows of the captured tables at one place.
+
+    Args:
+        connection: inside the snapshot's transaction.
+        at: the place it stands at.
+        attempt: how many snapshots at this place were broken off before.
+    """
+
+    def __init__(
+        self,
+        connection: pymysql.connections.Connection,
+        at: Place,
+        server: int,
+        attempt: int,
+        decimals: Decimals,
+    ) -> None:
+        self._connection, self._decimals = connection, decimals
+        # Readers tell attempts apart by their place, and drop what is left of an older one.
+        shown = Place(at.file, at.offset + attempt)
+        self._origin = Origin(shown, 0, server, int(time.time() * 1000), snapshot="true")
+
+    def rows(self, envelope: Envelope, table: Table, scan: Scan) -> Iterator[Message]:
+        """The events of a table's rows; `scan` counts them."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(_COLUMNS, (table.database, table.name))
+            columns = [(str(name), _text(type_)) for name, type_ in cursor.fetchall()]
+        cells = [cell(kind_of(type_), self._decimals) for _, type_ in columns]
+        names = [name for name, _ in columns]
+        wanted = ", ".join(
+            one.selected(quoted(name)) for one, name in zip(cells, names, strict=True)
+        )
+        readers = [one.from_text for one in cells]
+        query = f"SELECT {wanted} FROM {quoted(table.database)}.{quoted(table.name)}"
+        with self._connection.cursor(SSCursor) as cursor:
+            cursor.execute(query)
+            for values in cursor:
+                image = {
+                    name: None if value is None else read(value)
+                    for name, read, value in zip(names, readers, values, strict=True)
+                }
+                scan.rows += 1
+                yield envelope.change(table, "r", None, image, self._origin, None)
+
+
+def begin(connection: pymysql.connections.Connection) -> Place:
+    """Begin a consistent snapshot, and say its place in the log.
+
+    Raises:
+        pymysql.MySQLError: the connection's, a right that is missing among them.
+        FrescoError: SOURCE_LOG_NAME.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    if is_mariadb(connection):
+        return SnapshotTaker().take(connection)
+    with connection.cursor() as cursor:
+        cursor.execute("FLUSH TABLES WITH READ LOCK")
+        try:
+            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            return current_place(connection)
+        finally:
+            cursor.execute("UNLOCK TABLES")
+
+
+def current_place(connection: pymysql.connections.Connection) -> Place:
+    """Where the log ends now."""
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute("SHOW MASTER STATUS")
+        except pymysql.ProgrammingError:  # MySQL has another name for it since 8.4
+            cursor.execute("SHOW BINARY LOG STATUS")
+        row = cursor.fetchone()
+    return place(row[0], row[1]) if row else place("", 0)
+
+
+def gtid_at(connection: pymysql.connections.Connection, at: Place) -> str | None:
+    """The last transaction before a place, of each domain; None where the server cannot say."""
+    if not is_mariadb(connection):
+        return None
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT BINLOG_GTID_POS(%s, %s)", (at.file, at.offset))
+        row = cursor.fetchone()
+    return None if row is None or row[0] is None else _text(row[0])
+
+
+def is_mariadb(connection: pymysql.connections.Connection) -> bool:
+    return "mariadb" in connection.get_server_info().lower()
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

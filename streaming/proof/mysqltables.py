@@ -1,0 +1,82 @@
+"""A MariaDB's own rows, for `fresco verify --source`: all tables in one snapshot, in Spark's types."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+import pyarrow as pa
+import pymysql
+
+from streaming.algebra.tree import Relation
+from streaming.algebra.types import arrow_type
+from streaming.errors import FrescoError
+from streaming.proof.engine import columns_of
+from streaming.sources.mysql import split_table
+from streaming.sources.mysqlsession import PLAIN
+from streaming.sources.mysqlstate import quoted
+from streaming.sources.mysqlurl import connect, parse_url, said
+from streaming.sources.mysqlvalues import MysqlColumn
+
+
+class Readable(Protocol):
+    """A database's URL, and its tables by their names in views."""
+
+    @property
+    def connection(self) -> str: ...
+    @property
+    def tables(self) -> Mapping[str, str]: ...
+
+
+def read_tables(
+    source: str,
+    database: Readable,
+    relations: Collection[Relation],
+    lost: Mapping[str, Collection[int]],
+) -> dict[str, pa.Table]:
+    """Relation -> its rows, named as `proof.engine` names columns; NULL in the lost ones.
+
+    Raises:
+        FrescoError: VERIFY_SOURCE; SOURCE_UNREACHABLE, SOURCE_CREDENTIALS, SOURCE_VALUE_UNFIT.
+    """
+    url = parse_url(database.connection, source)
+    found = {}
+    with connect(url, source, conv=PLAIN) as connection:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+            for relation in relations:
+                name = relation.name.partition(".")[2]
+                place = split_table(database.tables[name], url, source)
+                found[relation.name] = _rows(connection, place, relation, lost[relation.name])
+        except pymysql.MySQLError as error:
+            raise FrescoError(
+                "VERIFY_SOURCE",
+                f"the database cannot be read: {said(error, url)}",
+                where=source,
+                todo="check the connection and the right to SELECT",
+            ) from None
+    return found
+
+
+def _rows(
+    connection: pymysql.connections.Connection,
+    place: tuple[str, str],
+    relation: Relation,
+    lost: Collection[int],
+) -> pa.Table:
+    columns = [MysqlColumn(relation.name, one.name, one.type) for one in relation.schema]
+    cells = ", ".join(
+        "NULL" if at in lost else column.selected(quoted(column.name))
+        for at, column in enumerate(columns)
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {cells} FROM {quoted(place[0])}.{quoted(place[1])}")
+        rows = cursor.fetchall()
+    texts = list(zip(*rows, strict=True)) or [()] * len(columns)
+    arrays = [
+        pa.nulls(len(rows), arrow_type(column.spark)) if at in lost else column.read(values)
+        for at, (column, values) in enumerate(zip(columns, texts, strict=True))
+    ]
+    return pa.table(arrays, names=columns_of(relation.schema))

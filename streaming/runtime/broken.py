@@ -1,0 +1,199 @@
+"""Views whose SQL no longer fits their relations when a pipeline starts (DESIGN 11).
+
+Somebody has dropped or retyped a column while the service was away. The view's file is what it was, so
+the file is not wrong; the others' are not either. Such a view is taken from the catalog as it was stored,
+starts suspended at its last number, and says why: its column is painted black, readers are told, and the
+others go on. It comes back as every suspended view does. A file that has changed as well is refused, and
+so is one whose relation is not captured any more: that is the configuration's doing, not the database's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import tokenize
+
+from streaming.algebra.tree import Relation
+from streaming.catalog import Catalog, load_catalog
+from streaming.errors import FrescoError
+from streaming.metrics import Metrics
+from streaming.runtime.inbox import Inbox
+from streaming.runtime.kafka import Topics
+from streaming.runtime.manifests import Manifest
+from streaming.runtime.progress import ViewProgress, staged_paths, view_progress
+from streaming.runtime.staging import Staging
+from streaming.runtime.step import StepResult
+from streaming.viewfile import Header
+from streaming.viewmanagers.base import ViewSpec as Maintained
+from streaming.viewmanagers.base import suspension
+from streaming.views import ViewSpec
+
+log = logging.getLogger("fresco")
+
+
+class BrokenViews:
+    """Finds them while the view files are read.
+
+    Args:
+        relations: as they are captured now.
+    """
+
+    def __init__(self, warehouse: Path, relations: Mapping[str, Relation]) -> None:
+        self.errors: dict[str, FrescoError] = {}
+        """View -> what is wrong with it."""
+        self._relations = relations
+        try:
+            self._stored: Catalog | None = load_catalog(warehouse)
+        except FileNotFoundError:
+            self._stored = None
+
+    def instead(self, header: Header, error: FrescoError) -> ViewSpec | None:
+        """The stored view of a file that no longer fits, None when the file itself is wrong."""
+        found = self._before(header.name, header.query)
+        if found is not None:
+            self._note(header.name, error.what, error.where)
+        return found
+
+    def checked(self, views: Iterable[ViewSpec]) -> list[ViewSpec]:
+        """The views, those whose columns have other types now as they were stored."""
+        checked = []
+        for view in views:
+            before = self._before(view.name, view.sql)
+            if view.name not in self.errors and before is not None and before.schema != view.schema:
+                here = {column.name: column.type for column in view.schema}
+                was = {column.name: column.type for column in before.schema}
+                names = sorted(name for name in was if here.get(name) != was[name])
+                changes = ", ".join(
+                    f"{name} was {was[name]} and is {here.get(name)}" for name in names
+                )
+                self._note(view.name, changes or "its columns are others", view.location)
+                view = before
+            checked.append(view)
+        return checked
+
+    def _before(self, name: str, query: str) -> ViewSpec | None:
+        """The stored view of the same SQL, where one of its relations has changed since."""
+        stored = self._stored
+        found = next((one for one in stored.views if one.name == name), None) if stored else None
+        if stored is None or found is None or _tokens(found.sql) != _tokens(query):
+            return None
+        below = self._bases(stored, found)
+        if any(base not in self._relations for base in below):
+            return None
+        if all(stored.relations[base].schema == self._relations[base].schema for base in below):
+            return None
+        return found
+
+    def _bases(self, stored: Catalog, view: ViewSpec) -> set[str]:
+        views = {one.name: one for one in stored.views}
+        found: set[str] = set()
+        for name in view.relations:
+            found |= self._bases(stored, views[name]) if name in views else {name}
+        return found
+
+    def _note(self, view: str, what: str, where: str) -> None:
+        self.errors[view] = FrescoError(
+            "VIEW_COLUMN_CHANGED",
+            f"the view no longer fits its relations: {what}",
+            where=where,
+            todo="write its SQL for the tables as they are now, `fresco view drop` it and add it; or "
+            "put the column back and use `fresco view resume`",
+        )
+
+
+def _tokens(sql: str) -> list[str]:
+    return [token.text for token in tokenize(sql.strip().rstrip(";"), read="spark")]
+
+
+class BrokenStage:
+    """Stage `view:<name>` of such a view: it says once that the view is suspended, and listens.
+
+    Args:
+        name: the stage's.
+    """
+
+    def __init__(
+        self,
+        spec: Maintained,
+        name: str,
+        error: FrescoError,
+        warehouse: Path,
+        actions_topic: str,
+        metrics: Metrics,
+    ) -> None:
+        self.spec, self.name = spec, name
+        self._error, self._topic, self._metrics = error, actions_topic, metrics
+        self._staging = Staging(warehouse, name)
+        self._inbox = Inbox()
+        self._snapshot: Mapping[str, Any] = {}
+        self._progress = ViewProgress(-1, spec.start, False)
+        self._kept: frozenset[str] = frozenset()
+        self.suspended: dict[str, str] | None = error.as_dict()
+
+    @property
+    def handled(self) -> int:
+        """The last number of which staged updates are of no use any more."""
+        return self._progress.handled
+
+    @property
+    def needed(self) -> int:
+        """The first number that a restart would replay."""
+        return self._progress.needed
+
+    def topics(self, topics: Topics) -> tuple[str, ...]:
+        """Those that it reads."""
+        return (topics.updates(self.spec.group),)
+
+    def restore(self, snapshot: Mapping[str, Any] | None) -> None:
+        """As the view was left; where it never was, it has no number."""
+        number = self.spec.start - 1
+        self._snapshot = snapshot or {
+            "inbox": {},
+            "control": {"view": self.spec.view, "number": number, "suspended_after": None},
+            "checkpoint": None,
+            "suspended": None,
+        }
+        self._inbox = Inbox(self._snapshot["inbox"])
+        self._settle(self._snapshot)
+
+    def run(self, records: pa.Table) -> StepResult | None:
+        """Suspend the view, unless it is; nothing is done for later numbers."""
+        before = self._snapshot["suspended"]
+        if not records.num_rows and before is not None:
+            return None
+        if records.num_rows:
+            self._inbox.take(records)
+        control, sent = self._snapshot["control"], []
+        if before is None:
+            control = {**control, "suspended_after": control["number"]}
+            error = self._error.as_dict()
+            sent = [(self._topic, suspension(self.spec, int(control["number"]), error))]
+            log.error("view %s is suspended: %s", self.spec.view, self._error)
+        self._snapshot = {
+            **self._snapshot,
+            "inbox": self._inbox.snapshot(),
+            "control": control,
+            "suspended": before or self._error.as_dict(),
+        }
+        return StepResult(snapshot=dict(self._snapshot), messages=tuple(sent))
+
+    def apply(self, manifest: Manifest) -> None:
+        """Nothing to commit: a view manager only answers."""
+
+    def applied(self, manifest: Manifest) -> None:
+        """Tell the metrics."""
+        self._settle(manifest.snapshot)
+        self._metrics.suspended.labels(self.spec.view).set(1)
+
+    def collect(self, passed: int) -> None:
+        """Remove staged action lists that the merge has applied."""
+        self._staging.collect(min(passed, self.handled), keep=self._kept)
+
+    def _settle(self, snapshot: Mapping[str, Any]) -> None:
+        self._progress = view_progress(snapshot, self.name, self.spec.start)
+        self._kept = frozenset(staged_paths(snapshot))
+        self.suspended = snapshot["suspended"] or self._error.as_dict()

@@ -1,0 +1,280 @@
+"""The stage of a view that joins a running pipeline: its content first, then its place in the group.
+
+Four phases, each a step or more with a manifest of its own, so that a crash repeats one step at most:
+
+    load      the relations as they were after a number s, read in one piece, and the view over them.
+              It may take minutes; only this stage takes part in it.
+    catch up  from s on through `_updates`, until the end is near. Then the stage says so
+              (`requests`) and stands still: the cut may be any number from here on.
+    join      the integrator has announced a cut n. The stage goes up to n, which is in `_updates` by
+              then, and sends its first list: [n..n], all that it has added up. Nothing that concerns the
+              view is held up longer than this takes.
+    go on     as every other view's stage.
+
+A view that cannot be computed ends its request with the error before it has joined; a suspended view
+that tries to come back so stays as it was. After it has said that it is near the end it has to join,
+and is suspended there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from streaming.algebra.evaluator import ViewError
+from streaming.algebra.tree import Relation
+from streaming.algebra.types import delta_schema
+from streaming.errors import FrescoError
+from streaming.messages import ActionList, RelRun, Rows, Suspend, Updates, ViewChange
+from streaming.metrics import Metrics
+from streaming.rows import pack, unpack
+from streaming.runtime.asking import Access
+from streaming.runtime.evaluators import Evaluators
+from streaming.runtime.firstrows import FirstRows
+from streaming.runtime.inbox import Inbox
+from streaming.runtime.maintaining import ViewStage
+from streaming.runtime.requests import Request, Requests
+from streaming.runtime.step import Manifest, StepResult
+from streaming.runtime.viewchanges import stage_name
+from streaming.viewmanagers.base import ViewSpec
+from streaming.warehouse.initial import folded, taints
+from streaming.warehouse.updates import UpdatesReader
+
+log = logging.getLogger("fresco")
+
+NEAR_SECONDS = 2.0
+"""The end is near when a step to where it was takes no longer."""
+NUMBERS_PER_STEP = 100_000
+"""Most numbers that a step catches up with."""
+
+
+class JoiningStage(ViewStage):
+    """Stage `view:<name>@<request>`."""
+
+    def __init__(
+        self,
+        spec: ViewSpec,
+        request: Request,
+        evaluators: Evaluators,
+        warehouse: Path,
+        actions_topic: str,
+        metrics: Metrics,
+        checkpoint_batches: int,
+        relations: Mapping[str, Relation],
+        access: Mapping[str, Access],
+    ) -> None:
+        """Args:
+        relations: as they are captured now.
+        access: how those of the view's sources are asked that can be.
+        """
+        self.request, self._requests = request, Requests(warehouse)
+        self._given = spec
+        self._content: list[Rows] = []
+        self.joined: int | None = None
+        """The cut at which it has joined."""
+        self.begin: dict[str, int] = {}
+        """Where it begins to read its topics: after all that was there when it was made."""
+        self._failed: FrescoError | None = None
+        self._near = False
+        super().__init__(
+            spec,
+            evaluators,
+            warehouse,
+            actions_topic,
+            metrics,
+            checkpoint_batches,
+            stage_name(spec.view, request.number),
+        )
+        self._first = FirstRows(
+            warehouse, spec.view, spec.tree, self._captured(), relations, access
+        )
+
+    # Step -----------------------------------------------------------------------------------------
+
+    def restore(self, snapshot: Mapping[str, Any] | None) -> None:
+        """The phase and what it has come to."""
+        joining = snapshot["joining"] if snapshot else {}
+        start = joining.get("start", 0)
+        self.spec = replace(self._given, start=start)
+        self.joined = joining.get("joined")
+        self.begin = dict(joining.get("begin", self.begin))
+        self._content = [Rows.model_validate(one) for one in joining.get("content", ())]
+        self._near = bool(joining.get("near"))
+        failed = joining.get("failed")
+        self._failed = FrescoError(**failed) if failed else None
+        super().restore(snapshot)
+        self._inbox = Inbox(snapshot["inbox"] if snapshot else None, late=True)
+        if snapshot is None:
+            self.needed = 0  # nothing may be dropped from `_updates` before it is loaded
+
+    def run(self, records: pa.Table) -> StepResult | None:
+        """The next step of the phase it is in."""
+        if self.joined is not None:
+            return super().run(records)
+        messages = self._inbox.take(records) if records.num_rows else []
+        at = next((i for i, one in enumerate(messages) if self._is_cut(one)), None)
+        if at is not None:
+            change = messages[at]
+            assert isinstance(change, ViewChange)
+            later = [one for one in messages[at + 1 :] if isinstance(one, Updates)]
+            return self._result(*self._join(change, later))
+        if self._near or self._requests.told(self.request.number, "done"):
+            return None if not records.num_rows else self._result()
+        began = time.monotonic()
+        try:
+            worked = self._load() if self._checkpoint is None else self._catch_up()
+        except FrescoError as error:
+            return self._give_up(error)
+        if not worked and not records.num_rows:
+            return None
+        self._near = time.monotonic() - began < NEAR_SECONDS
+        return self._result()
+
+    def applied(self, manifest: Manifest) -> None:
+        """Say when the end is near; the view's metrics are another stage's until it has joined."""
+        if manifest.snapshot["joining"]["joined"] is not None:
+            super().applied(manifest)
+            return
+        self.handled = int(manifest.snapshot["control"]["number"])
+        self.needed = self._first_after(manifest.snapshot["checkpoint"])
+        if manifest.snapshot["joining"]["near"]:
+            self._requests.say(self.request.number, "loaded", number=self.handled)
+
+    def collect(self, passed: int) -> None:
+        """Nothing goes before the view's own content is committed, whatever others have."""
+        if self._requests.told(self.request.number, "done") is not None:
+            super().collect(passed)
+
+    # Phases ---------------------------------------------------------------------------------------
+
+    def _load(self) -> bool:
+        """All that the view's relations hold after the last number that is recorded, and the view."""
+        found = self._first.take(UpdatesReader(str(self._warehouse)))
+        if found is None:
+            return False
+        number, rows = found
+        self.spec = replace(self.spec, start=number)
+        self._manager = self._new_manager()
+        self._work(self._message(number, rows))
+        self._checkpoint = self._fold()
+        log.info("view %s is loaded as of number %d", self.spec.view, number)
+        return True
+
+    def _catch_up(self, upto: int | None = None) -> bool:
+        """Up to a number, or as far as a step goes; False when there is nothing new."""
+        reader = UpdatesReader(str(self._warehouse))
+        number, end = self._manager.number, reader.last if upto is None else upto
+        while number < end:
+            last = min(end, number + NUMBERS_PER_STEP)
+            message = self._recorded(number + 1, last)
+            lost = taints(self._warehouse, reader, self._captured(), number, last)
+            kept = tuple(one for one in message.controls if one.kind == "truncate")
+            self._work(message.model_copy(update={"controls": (*kept, *lost)}))
+            self._since_checkpoint += 1
+            number = last
+            if upto is None:
+                return True
+        return False
+
+    def _join(self, change: ViewChange, later: Sequence[Updates]) -> tuple[Any, ...]:
+        """What is sent at the cut: the announcement's echo, the content, and what follows it."""
+        number = self.joined = change.number
+        try:
+            if self._failed is not None:
+                failed = self._failed
+                raise ViewError(failed.code, failed.what, where=failed.where, todo=failed.todo)
+            self._catch_up(number)
+        except ViewError as error:
+            self._content = []
+            self.suspended = error.as_dict()
+            self._control = {**self._control, "number": number}
+            return (change, self._suspended_before(number, error))
+        schema = self.spec.tree.schema
+        pieces = [unpack(rows, self._warehouse) for rows in self._content]
+        content = folded(
+            pa.concat_tables([delta_schema(schema).empty_table(), *pieces]), schema, number
+        )
+        self._pack = partial(pack, stage=self._staging.keeper(number))
+        delta = self._pack(content) if content.num_rows else None
+        first = ActionList(
+            group=self.spec.group, view=self.spec.view, first=number, last=number, delta=delta
+        )
+        self._content = []
+        sent = self._handle(list(later)) if later else []
+        self._control = self._manager.snapshot()
+        for one in sent:
+            if isinstance(one, Suspend):
+                self.suspended = one.error
+        log.info(
+            "view %s joins at number %d with %d rows", self.spec.view, number, content.num_rows
+        )
+        return (change, first, *sent)
+
+    def _give_up(self, error: FrescoError) -> StepResult | None:
+        """The request ends here, or the view will be suspended where it joins."""
+        log.error("view %s cannot join: %s", self.spec.view, error)
+        if self._requests.told(self.request.number, "loaded") is None:
+            self._requests.say(self.request.number, "done", error=error.as_dict())
+            return None
+        self._failed, self._near = error, True
+        return self._result()
+
+    # Parts ----------------------------------------------------------------------------------------
+
+    def _is_cut(self, message: object) -> bool:
+        return (
+            isinstance(message, ViewChange)
+            and message.change == "add"
+            and message.view == self.spec.view
+        )
+
+    def _work(self, message: Updates) -> None:
+        """One message's list into the content, and its rows into the state.
+
+        Raises:
+            ViewError: the view cannot be computed; state and content are as they were.
+        """
+        self._pack = partial(pack, stage=self._staging.keeper(message.last))
+        self._evaluators.fit(self._manager, [message])
+        lists = self._manager.handle_all([message])
+        self._manager.advance()
+        self._content += [one.delta for one in lists if one.delta is not None]
+        self._control = self._manager.snapshot()
+
+    def _message(self, number: int, rows: Mapping[str, pa.Table]) -> Updates:
+        """Rows under one number."""
+        stage = self._staging.keeper(number)
+        return Updates(
+            group=self.spec.group,
+            first=number,
+            last=number,
+            runs=(RelRun(first=number, last=number, views=(self.spec.view,)),),
+            relations={name: pack(table, stage) for name, table in rows.items() if table.num_rows},
+        )
+
+    def _suspended_before(self, number: int, error: ViewError) -> Suspend:
+        return Suspend(
+            group=self.spec.group, view=self.spec.view, after=number - 1, error=error.as_dict()
+        )
+
+    def _snapshot(self) -> dict[str, Any]:
+        joining = {
+            "start": self.spec.start,
+            "joined": self.joined,
+            "begin": self.begin,
+            "content": [one.model_dump(mode="json") for one in self._content],
+            "failed": self._failed.as_dict() if self._failed else None,
+            "near": self._near,
+        }
+        return {**super()._snapshot(), "joining": joining}
+
+    def _result(self, *sent: Any) -> StepResult:
+        messages = tuple((self._topic, message) for message in sent)
+        return StepResult(snapshot=self._snapshot(), messages=messages)

@@ -1,0 +1,244 @@
+"""Which views a pipeline has, and which of their stages should run, as warehouse and requests say.
+
+The view files say what a person wants, the catalog what readers see. Between the two stand the requests
+that are under way, so a start compares the files with the catalog as it will be, and maintains what is
+there now: it takes up each change where it was, as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from streaming.catalog import PATH as CATALOG
+from streaming.catalog import (
+    Catalog,
+    compare_catalog,
+    load_catalog,
+    save_catalog,
+    spec_of,
+)
+from streaming.config import Config
+from streaming.errors import FrescoError
+from streaming.runtime.choosing import Choice, choose
+from streaming.runtime.plan import Pipeline
+from streaming.runtime.requests import Request, Requests
+from streaming.runtime.sessionplan import without_isolated
+from streaming.runtime.viewchanges import Live, ViewChanges, stage_name
+from streaming.views import ViewSpec
+
+
+@dataclass(frozen=True)
+class Member:
+    """A view's stage that should run.
+
+    Attributes:
+        request: by which it joins, or has joined; None for one of the beginning.
+    """
+
+    view: str
+    group: str
+    request: Request | None
+
+    @property
+    def stage(self) -> str:
+        """Its name."""
+        return stage_name(self.view, self.request.number if self.request else 0)
+
+
+class Members:
+    """The views of a pipeline whose catalog is stored.
+
+    Args:
+        planned: from the view files.
+    """
+
+    def __init__(self, config: Config, planned: Pipeline) -> None:
+        self.warehouse = config.warehouse
+        self.requests = Requests(config.warehouse)
+        self._config, self._planned = config, planned
+        self._relations = planned.relations
+        self._seen: frozenset[str] = frozenset()
+        self._looked = self._seen
+        self._read: tuple[bytes, Catalog] | None = None
+        """The catalog's file and what it says: it is asked for often, and parsing SQL takes long."""
+        self._worked: tuple[object, dict[str, Member]] | None = None
+
+    def plan(self) -> Pipeline:
+        """The pipeline as it is now, views that are to join included; its groups without those."""
+        catalog = self.catalog()
+        views = [*catalog.views, *self._specs_to_come(catalog)]
+        choices: dict[str, Choice] = {}
+        for view in views:
+            choices[view.name] = choose(self._config, view, self._relations, choices)
+        return replace(
+            self._planned,
+            views=tuple(views),
+            groups=dict(catalog.groups),
+            choices={**self._planned.choices, **choices},
+        )
+
+    def catalog(self) -> Catalog:
+        """What readers see; views that have a file, over the relations as they are captured now.
+
+        Isolated views are left out: they have no part in the numbers that views join and leave at.
+        """
+        content = (self.warehouse / CATALOG).read_bytes()
+        if self._read is None or self._read[0] != content:
+            stored = without_isolated(load_catalog(self.warehouse))
+            now = {view.name: view for view in self._planned.views}
+            views = tuple(now.get(one.name, one) for one in stored.views)
+            self._read = content, replace(stored, views=views)
+        return self._read[1]
+
+    def spec(self, view: str) -> ViewSpec:
+        """A view of the catalog, or of a request: the integrator knows of it until it has left."""
+        catalog = self.catalog()
+        for one in catalog.views:
+            if one.name == view:
+                return one
+        asked = [one for one in self.requests.all() if one.view == view and one.entry is not None]
+        return self._spec_of(asked[-1], catalog)
+
+    def live(self) -> dict[str, Live]:
+        """What the integrator maintains."""
+        catalog = self.catalog()
+        found = {}
+        for view in catalog.views:
+            joined = catalog.joined.get(view.name)
+            since, request = (joined.since, joined.request) if joined else (0, 0)
+            found[view.name] = Live(catalog.group_of(view.name), since, request)
+        for one in self.requests.open():
+            told = self.requests.told(one.number, "announced")
+            if told is None:
+                continue
+            if one.change == "drop":
+                found.pop(one.view, None)
+            else:
+                found[one.view] = Live(self._group(one, catalog), told["cut"], one.number)
+        return found
+
+    def wanted(self) -> dict[str, Member]:
+        """The view managers' stages by name: of what is maintained, and of what is to join.
+
+        Worked out only when a request, a word of one, or the catalog is new.
+        """
+        version = self.requests.files(), id(self.catalog())
+        if self._worked is None or self._worked[0] != version:
+            self._worked = version, self._wanted()
+        return dict(self._worked[1])
+
+    def _wanted(self) -> dict[str, Member]:
+        by_number = {one.number: one for one in self.requests.all()}
+        found = {
+            one.stage(view): Member(view, one.group, by_number.get(one.request))
+            for view, one in self.live().items()
+        }
+        catalog = self.catalog()
+        for one in self.requests.open():
+            if one.joins and self.requests.told(one.number, "announced") is None:
+                name = stage_name(one.view, one.number)
+                found[name] = Member(one.view, self._group(one, catalog), one)
+        return found
+
+    def moved(self) -> bool:
+        """Whether anything has been asked for, or said of it, since it was last followed."""
+        self._looked = self.requests.files()
+        return self._looked != self._seen
+
+    def followed(self) -> None:
+        """What `moved` has told of is done."""
+        self._seen = self._looked
+
+    def is_to_join(self, member: Member) -> bool:
+        """Whether its place in the group is still to be announced."""
+        request = member.request
+        return request is not None and self.requests.told(request.number, "announced") is None
+
+    @contextmanager
+    def refusing(self, member: Member) -> Iterator[None]:
+        """A request whose view cannot even be set up ends with the error; the service goes on."""
+        try:
+            yield
+        except FrescoError as error:
+            if member.request is None or not self.is_to_join(member):
+                raise
+            self.requests.say(member.request.number, "done", error=error.as_dict())
+
+    def changes(self) -> ViewChanges:
+        """For the integrator."""
+        return ViewChanges(self.requests, self.catalog().groups, self.spec, self._asks)
+
+    def _asks(self, view: str) -> tuple[str, ...]:
+        choice = self.plan().choices.get(view)
+        return choice.sources if choice is not None else ()
+
+    def tidy(self, wanted: Mapping[str, Member]) -> list[str]:
+        """Remove state and staged rows of stages that are no more; returns their names."""
+        pending = {one.view for one in self.requests.open()}
+        removed = []
+        for folder in sorted((self.warehouse / "_state").glob("view-*")):
+            name = folder.name.replace("view-", "view:", 1)
+            if name in wanted or name.removeprefix("view:").partition("@")[0] in pending:
+                continue
+            for place in (folder, self.warehouse / "_staging" / folder.name):
+                shutil.rmtree(place, ignore_errors=True)
+            removed.append(name)
+        return removed
+
+    def _group(self, request: Request, catalog: Catalog) -> str:
+        return str(request.entry["group"]) if request.entry else catalog.group_of(request.view)
+
+    def _specs_to_come(self, catalog: Catalog) -> list[ViewSpec]:
+        asked = [one for one in self.requests.open() if one.entry is not None]
+        return [self._spec_of(one, catalog) for one in asked]
+
+    def _spec_of(self, request: Request, catalog: Catalog) -> ViewSpec:
+        known = {**self._relations, **{view.name: view.relation for view in catalog.views}}
+        assert request.entry is not None
+        return spec_of(request.entry, known, f"request {request.number}")
+
+
+def settle_catalog(warehouse: Path, planned: Pipeline) -> None:
+    """Store the catalog at the first start; at every other compare what is asked for with it.
+
+    What is under way counts as done: the files of a view that is being added are there, those of one
+    that is being dropped are gone.
+
+    Raises:
+        FrescoError: CATALOG_VIEWS_CHANGED, CATALOG_DAMAGED.
+    """
+    asked = Catalog(planned.every_view, planned.every_group, planned.every_relation)
+    try:
+        expected = load_catalog(warehouse)
+    except FileNotFoundError:
+        save_catalog(warehouse, asked.views, asked.groups, asked.relations)
+        return
+    requests = Requests(warehouse)
+    for one in requests.open():
+        if one.change == "drop":
+            expected = expected.without_view(one.view)
+        elif one.entry is not None:
+            expected = expected.with_entry(one.entry, one.number)
+    if requests.all():
+        asked = replace(asked, groups=_as_grown(asked.groups, expected))
+    compare_catalog(expected, asked, where=str(warehouse / "_catalog"))
+
+
+def _as_grown(
+    planned: Mapping[str, Sequence[str]], expected: Catalog
+) -> Mapping[str, tuple[str, ...]]:
+    """The planned groups under the names that they have.
+
+    Views come and go, groups stay: one that was held together by a view that is gone still moves
+    together, and its name is that of a view it began with.
+    """
+    of = {view: group for group, views in expected.groups.items() for view in views}
+    grown: dict[str, list[str]] = {}
+    for group, views in planned.items():
+        held = {of.get(view, group) for view in views}
+        grown.setdefault(held.pop() if len(held) == 1 else group, []).extend(views)
+    return {group: tuple(views) for group, views in grown.items()}

@@ -1,0 +1,111 @@
+"""Suspended views come back by themselves when their cause is gone (DESIGN 11).
+
+Whether it is gone shows only when the view is computed anew, so that is tried: by a `resume` request
+like any person's, whose load fails harmlessly while the cause is there. It is tried again only after
+something has changed that could matter, and ever more rarely: a decision about a bad record, or new
+updates of the relations where a row has no value or a retraction found none. A start tries once in any
+case: what happened while nothing ran is not known. A column that was dropped or retyped does not come
+back by itself: the view's SQL has to change.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from streaming.catalog import ViewSpec
+from streaming.errors import FrescoError
+from streaming.runtime.requests import Requests
+from streaming.warehouse.decisions import decisions
+from streaming.warehouse.updates import UpdatesReader
+
+log = logging.getLogger("fresco")
+
+WAITS = (5.0, 20.0, 60.0, 300.0)
+"""Seconds between tries of one view; the last for all that follow."""
+BY_DECISION = ("VIEW_INPUT_DAMAGED",)
+"""Causes that a decision ends and nothing else."""
+AWAY = "SOURCE_"
+"""What the codes of a source that could not be asked begin with; only asking it again tells."""
+AWAY_WAITS = (2.0, 5.0, 10.0)
+"""`WAITS` of such a view: a try costs a connection and no more."""
+FOR_A_PERSON = ("VIEW_COLUMN_CHANGED",)
+
+
+class Recovery:
+    """Tries suspended views.
+
+    Args:
+        spec: a view's specification by name.
+    """
+
+    def __init__(
+        self,
+        warehouse: Path,
+        requests: Requests,
+        spec: Callable[[str], ViewSpec],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._warehouse, self._requests, self._spec = warehouse, requests, spec
+        self._clock = clock
+        self._tried: dict[str, int] = {}
+        self._next: dict[str, float] = {}
+        self._seen: dict[str, object] = {}
+        self._began = False
+
+    def look(self, suspended: Mapping[str, Mapping[str, str]]) -> list[str]:
+        """Ask for the views that are worth a try; returns their names.
+
+        Args:
+            suspended: view -> why it is suspended, of those that a commit has told of.
+        """
+        for view in self._tried.keys() - suspended.keys():
+            del self._tried[view]
+            self._next.pop(view, None)
+            self._seen.pop(view, None)
+        asked = []
+        for view, error in suspended.items():
+            if error.get("code") in FOR_A_PERSON or self._clock() < self._next.get(view, 0.0):
+                continue
+            now = self._evidence(view, error)
+            if now == self._seen.get(view):
+                continue
+            first = view not in self._seen
+            self._seen[view] = now
+            away = str(error.get("code", "")).startswith(AWAY)
+            if first and self._began and not away:
+                continue  # what it has just stopped at is still there
+            if self._ask(view, AWAY_WAITS if away else WAITS):
+                asked.append(view)
+        self._began = True
+        return asked
+
+    def _evidence(self, view: str, error: Mapping[str, str]) -> object:
+        """What has to be another than at the last try."""
+        if str(error.get("code", "")).startswith(AWAY):
+            return object()
+        decided = frozenset(decisions(self._warehouse))
+        if error.get("code") in BY_DECISION:
+            return decided
+        relations = set(self._spec(view).relations)
+        files = UpdatesReader(str(self._warehouse)).table.files()
+        over_views = not relations <= {one.partition for one in files}
+        highs = [
+            int(one.high.get("number") or 0)
+            for one in files
+            if over_views or one.partition in relations
+        ]
+        return decided, max(highs, default=-1)
+
+    def _ask(self, view: str, waits: Sequence[float]) -> bool:
+        tries = self._tried[view] = self._tried.get(view, 0) + 1
+        self._next[view] = self._clock() + waits[min(tries, len(waits)) - 1]
+        try:
+            request = self._requests.put("resume", view, by_itself=True)
+        except FrescoError as error:
+            log.debug("%s", error)
+            return False
+        log.info("view %s tries to come back (request %d)", view, request.number)
+        return True

@@ -1,0 +1,226 @@
+"""The stage of a view that asks its sources and comes back to its group (DESIGN 5 and 11).
+
+A view whose source stayed away has left its group. A request to come back first sees whether all of its
+sources answer; one that does not ends the request, and the next comes later (`recovering`). Then:
+
+    near      the stage says so and stands still: the cut may be any number from here on.
+    join      the integrator has announced a cut n. What the view's relations held after n comes from
+              `_updates`, so no source is asked for it; the view over it is the first list, [n..n].
+    go on     as a stage that asks, from n on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from streaming import rows as packing
+from streaming.algebra.psj import psj_of, source_of
+from streaming.algebra.query import SourceQuery
+from streaming.algebra.scans import columns_read
+from streaming.algebra.tree import Schema
+from streaming.errors import FrescoError
+from streaming.messages import RelRun, SourceLog, Updates, ViewChange
+from streaming.metrics import Metrics
+from streaming.runtime.asking import Access, AskingStage
+from streaming.runtime.choosing import Choice
+from streaming.runtime.inbox import Inbox
+from streaming.runtime.logs import source_log
+from streaming.runtime.requests import Request, Requests
+from streaming.runtime.step import Manifest, StepResult
+from streaming.runtime.viewchanges import stage_name
+from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.tainted import refuse_controls, refuse_tainted
+from streaming.warehouse.initial import dropped, relations_at, taints
+from streaming.warehouse.updates import UpdatesReader
+
+log = logging.getLogger("fresco")
+
+RECENT = 10_000
+"""Numbers before the cut whose transactions a snapshot may still lack, though the log has them."""
+
+
+class ReturningStage(AskingStage):
+    """Stage `view:<name>@<request>` of a mode that asks."""
+
+    def __init__(
+        self,
+        spec: ViewSpec,
+        request: Request,
+        choice: Choice,
+        sources: Mapping[str, Access],
+        warehouse: Path,
+        actions_topic: str,
+        metrics: Metrics,
+    ) -> None:
+        self.request, self._requests = request, Requests(warehouse)
+        self._given = spec
+        self.joined: int | None = None
+        """The cut at which it has joined."""
+        self.begin: dict[str, int] = {}
+        """Where it begins to read its topics: after all that was there when it was made."""
+        self._near = False
+        name = stage_name(spec.view, request.number)
+        super().__init__(spec, choice, sources, warehouse, actions_topic, metrics, name)
+
+    @property
+    def needed(self) -> int:
+        """Nothing may be dropped from `_updates` before it has joined."""
+        return 0 if self.joined is None else super().needed
+
+    # Step -----------------------------------------------------------------------------------------
+
+    def restore(self, snapshot: Mapping[str, Any] | None) -> None:
+        """The phase and what it has come to."""
+        joining = snapshot["joining"] if snapshot else {}
+        self.joined, self._near = joining.get("joined"), bool(joining.get("near"))
+        self.begin = dict(joining.get("begin", self.begin))
+        self.spec = replace(self._given, start=self.joined or 0)
+        if self.joined is not None:
+            super().restore(snapshot)
+        else:
+            self._settle(snapshot)
+        self._inbox = Inbox(snapshot["inbox"] if snapshot else None, late=True)
+
+    def run(self, records: pa.Table) -> StepResult | None:
+        """The next step of the phase it is in."""
+        if self.joined is not None:
+            return self._noted(super().run(records))
+        messages = self._inbox.take(records) if records.num_rows else []
+        at = next((i for i, one in enumerate(messages) if self._is_cut(one)), None)
+        if at is not None:
+            change = messages[at]
+            assert isinstance(change, ViewChange)
+            later = [one for one in messages[at + 1 :] if isinstance(one, Updates)]
+            return self._join(change, later)
+        if not self._near and not self._requests.told(self.request.number, "done"):
+            self._near = self._answer()
+            return self._waiting() if self._near or records.num_rows else None
+        return self._waiting() if records.num_rows else None
+
+    def applied(self, manifest: Manifest) -> None:
+        """Say that the sources answer; the view's metrics are another stage's until it has joined."""
+        if manifest.snapshot["joining"]["joined"] is not None:
+            super().applied(manifest)
+            return
+        self.number = self.handled = int(manifest.snapshot["control"]["number"])
+        if manifest.snapshot["joining"]["near"]:
+            self._requests.say(self.request.number, "loaded", number=self.handled)
+
+    def collect(self, passed: int) -> None:
+        """Nothing goes before the view's own content is committed, whatever others have."""
+        if self._requests.told(self.request.number, "done") is not None:
+            super().collect(passed)
+
+    # Phases ---------------------------------------------------------------------------------------
+
+    def _answer(self) -> bool:
+        """Whether all sources answer; the request ends with the error of the first that does not."""
+        sources = self._new_sources(self._new_operators(), {})
+        try:
+            self._check_recorded()
+            for name, source in sources.items():
+                source.answer(SourceQuery(self.spec.view, 0, 1, name, ()))
+        except FrescoError as error:
+            self._requests.say(self.request.number, "done", error=error.as_dict())
+            log.warning("view %s cannot come back yet: %s", self.spec.view, error)
+            return False
+        finally:
+            for source in sources.values():
+                source.close()
+        return True
+
+    def _join(self, change: ViewChange, later: Sequence[Updates]) -> StepResult | None:
+        """What is sent at the cut: the announcement's echo, the content, and what follows it."""
+        number = self.joined = change.number
+        self.spec = replace(self._given, start=number)
+        self._stage = self._staging.keeper(number)
+        self.suspended, self.number = None, number - 1
+        self._dialogue = self._new_dialogue({})
+        first = self._initial(number)
+        log.info("view %s comes back at number %d", self.spec.view, number)
+        result = self._worked([first, *later])
+        messages = ((self._topic, change), *result.messages)
+        return self._noted(result.model_copy(update={"messages": messages}))
+
+    def _initial(self, number: int) -> Updates:
+        """The relations as they were after the cut, and the transactions before it."""
+        reader = UpdatesReader(str(self._warehouse))
+        schemas = self._schemas()
+        lost = taints(self._warehouse, reader, schemas, -1, number)
+        recent = reader.transactions(number - RECENT, number)
+        logs = {}
+        for source in sorted({source_of(name) for name in schemas}):
+            found = source_log(recent, source)
+            logs[source] = SourceLog(
+                numbers=(number,) * len(found.numbers),
+                transactions=found.transactions,
+                positions=found.positions,
+            )
+        rows = relations_at(reader, schemas, number)
+        pack = partial(packing.pack, stage=self._stage)
+        updates = Updates(
+            group=self.spec.group,
+            first=number,
+            last=number,
+            runs=(RelRun(first=number, last=number, views=(self.spec.view,)),),
+            relations={name: pack(table) for name, table in rows.items() if table.num_rows},
+            controls=lost,
+            logs=logs,
+        )
+        refuse_tainted(columns_read(self.spec.tree), [updates])
+        return updates.model_copy(update={"controls": ()})
+
+    def _check_recorded(self) -> None:
+        """What the first list is made of is in `_updates`, and nothing of it is lacking.
+
+        Raises:
+            FrescoError: VIEW_INITIAL_ROWS, VIEW_INPUT_DAMAGED, VIEW_COLUMN_CHANGED.
+        """
+        reader, schemas = UpdatesReader(str(self._warehouse)), self._schemas()
+        if reader.kept_from > 0:
+            raise dropped(reader)
+        lost = taints(self._warehouse, reader, schemas, -1, reader.last)
+        refuse_controls(columns_read(self.spec.tree), lost)
+
+    def _schemas(self) -> dict[str, Schema]:
+        wanted = set(psj_of(self.spec.tree).relations)
+        captured = (one for access in self._access.values() for one in access.relations)
+        return {c.relation.name: c.relation.schema for c in captured if c.relation.name in wanted}
+
+    # Parts ----------------------------------------------------------------------------------------
+
+    def _is_cut(self, message: object) -> bool:
+        return (
+            isinstance(message, ViewChange)
+            and message.change == "add"
+            and message.view == self.spec.view
+        )
+
+    def _waiting(self) -> StepResult:
+        """The manifest of a step before it has joined."""
+        number = max(UpdatesReader(str(self._warehouse)).last, 0)
+        snapshot = {
+            "inbox": self._inbox.snapshot(),
+            "control": {"number": number},
+            "machines": None,
+            "durable": {},
+            "suspended": None,
+        }
+        result = self._noted(StepResult(snapshot=snapshot))
+        assert result is not None
+        return result
+
+    def _noted(self, result: StepResult | None) -> StepResult | None:
+        """A step's result with the phase."""
+        if result is None:
+            return None
+        joining = {"joined": self.joined, "begin": self.begin, "near": self._near}
+        snapshot = {**result.snapshot, "joining": joining}
+        return result.model_copy(update={"snapshot": snapshot})

@@ -1,0 +1,91 @@
+"""Starts the groups of isolated views of a driver: their tables, their stages and their loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from streaming.config import Config
+from streaming.errors import FrescoError
+from streaming.metrics import Metrics
+from streaming.runtime.isolating import IsolatedStage
+from streaming.runtime.plan import Pipeline
+from streaming.runtime.sessiongroup import SessionGroup
+from streaming.runtime.sessionloop import SessionLoop
+from streaming.runtime.sessionplan import SessionPlan
+from streaming.runtime.step import Fence, ManifestStore, Outgoing, Stepper
+from streaming.sources.deltatables import home_of
+from streaming.warehouse.options import WriterOptions
+from streaming.warehouse.table import ViewTable
+from streaming.warehouse.updates import UpdatesWriter
+from streaming.warehouse.upkeep import Upkeep
+from streaming.warehouse.writer import GroupWriter
+
+
+def session_roles(plan: SessionPlan) -> tuple[str, ...]:
+    """The names of the groups' stages."""
+    return tuple(f"isolated:{group}" for group in plan.groups)
+
+
+def only_sessions(pipeline: Pipeline, roles: Collection[str]) -> bool:
+    """Whether a driver of these roles, () for all, has nothing to do with Kafka and Spark."""
+    if not roles:
+        return not pipeline.views
+    return set(roles) <= set(session_roles(pipeline.sessions))
+
+
+def start_sessions(
+    config: Config,
+    pipeline: Pipeline,
+    fence: Fence,
+    metrics: Metrics,
+    failed: Callable[[FrescoError], None],
+    roles: Collection[str] = (),
+) -> list[SessionLoop]:
+    """Start the groups of some roles, () for all; each runs in a thread of its own.
+
+    Args:
+        failed: told the error when a group cannot go on.
+    """
+    if not pipeline.views:
+        # No integrator makes it; readers look into it all the same.
+        UpdatesWriter(str(config.warehouse), config.pipeline, []).close()
+    loops = []
+    for group in pipeline.sessions.groups:
+        if roles and f"isolated:{group}" not in roles:
+            continue
+        stage = _stage(config, pipeline, group, metrics)
+        folder = config.warehouse / "_state" / stage.name.replace(":", "-")
+        stepper = Stepper(stage, ManifestStore(folder / "manifests"), fence, _nothing_to_send)
+        channel = home_of(config.pipeline)
+        connections = stage.group.connections.values()
+        loops.append(
+            SessionLoop(
+                stage,
+                stepper,
+                [(dsn, channel) for dsn, _ in connections],
+                config.limits.session_ms / 1000,
+                failed,
+                metrics,
+                folder,
+            )
+        )
+    return loops
+
+
+def _stage(config: Config, pipeline: Pipeline, group: str, metrics: Metrics) -> IsolatedStage:
+    plan = pipeline.sessions
+    views = plan.views_of(group)
+    tables = [ViewTable(view.name, view.schema, view.key or ()) for view in views]
+    options = WriterOptions(spark_bytes=config.limits.rewrite_bytes)
+    writer = GroupWriter(str(config.warehouse), config.pipeline, group, tables, options)
+    connections = {
+        source: (config.sources[source].secret() or "", relations)
+        for source, relations in plan.relations_of(group).items()
+    }
+    trees = {view.name: view.tree for view in views}
+    session_group = SessionGroup(config.pipeline, group, trees, tables, connections)
+    return IsolatedStage(session_group, writer, Upkeep(writer), metrics, config.warehouse)
+
+
+def _nothing_to_send(producer: str, generation: int, messages: tuple[Outgoing, ...]) -> None:
+    """Sessions send no messages."""

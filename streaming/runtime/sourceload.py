@@ -1,0 +1,168 @@
+"""A view's relations as their sources hold them, brought to one number (DESIGN 5, 7).
+
+Where `_updates` no longer has everything, the initial rows of a view come from the sources. Each source
+is read in one snapshot S, which says of each of its transactions whether it shows it. Once every
+transaction that S can show has a number and is recorded, let s be the last number recorded. Then
+
+    R after number s  =  R in S  +  the recorded updates of R up to s that S does not show,
+
+exactly: what S shows beyond its log position is nothing, so nothing has to be subtracted, and what it
+misses is recent, so it is still in `_updates`. That is `compensate` for an answer that is a whole
+relation (S -> s). A log that stands still is moved on by a mark of our own.
+
+Two things cannot be told apart row by row, and then the snapshot is taken again: a number that holds
+several transactions of the source of which S shows some, and a truncate that S does not show.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.algebra.duckops import DuckOperators
+from streaming.algebra.query import Part, SourceQuery, SourceState
+from streaming.algebra.signed import Signed
+from streaming.algebra.tree import NUMBER, Scan, Schema
+from streaming.errors import FrescoError
+from streaming.rows import pack, unpack
+from streaming.runtime.asking import Access
+from streaming.sources.asked import AskedSource
+from streaming.sources.kinds import asked_source
+from streaming.warehouse.initial import folded
+from streaming.warehouse.updates import UpdatesReader
+
+log = logging.getLogger("fresco")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """One source's snapshot: its state, and the relations in it under number 0."""
+
+    state: SourceState
+    rows: Mapping[str, pa.Table]
+
+
+class SourceLoad:
+    """The initial rows of one view out of its sources.
+
+    Args:
+        access: source -> how it is asked.
+        schemas: the view's relations.
+    """
+
+    def __init__(
+        self, warehouse: Path, access: Mapping[str, Access], schemas: Mapping[str, Schema]
+    ) -> None:
+        self._warehouse, self._schemas = warehouse, schemas
+        operators = DuckOperators(
+            lambda table: pack(table, _no_stage), lambda rows: unpack(rows, warehouse)
+        )
+        self._sources: dict[str, AskedSource] = {
+            name: asked_source(name, one.connection, one.relations, operators, timeout=one.timeout)
+            for name, one in access.items()
+        }
+        self._taken: dict[str, Taken] = {}
+
+    def close(self) -> None:
+        """Leave the sources."""
+        for source in self._sources.values():
+            source.close()
+
+    def relations_at(self, reader: UpdatesReader) -> tuple[int, dict[str, pa.Table]] | None:
+        """A number and the relations after it; None as long as the logs have not come so far.
+
+        Raises:
+            FrescoError: SOURCE_*, a source cannot be asked.
+        """
+        last = reader.last
+        numbered = reader.transactions(max(reader.kept_from - 1, -1), last)
+        behind = False
+        for name, source in self._sources.items():
+            if name not in self._taken:
+                self._taken[name] = self._read(name, source)
+                behind = True
+                continue
+            own = numbered.filter(pc.equal(numbered["source"], name))
+            newest = pc.max(own["position"].cast(pa.int64())).as_py()
+            if newest is None or newest < self._taken[name].state.upto:
+                source.mark()
+                behind = True
+        if behind:
+            return None
+        found: dict[str, pa.Table] = {}
+        for name, taken in self._taken.items():
+            rows = self._brought(reader, name, taken, numbered, last)
+            if rows is None:
+                log.info("source %s is read again: its snapshot parts a transaction", name)
+                del self._taken[name]
+                return None
+            found |= rows
+        return last, found
+
+    def _read(self, name: str, source: AskedSource) -> Taken:
+        """Every relation of one source, whole, in one snapshot."""
+        own = [one for one in self._schemas if one.partition(".")[0] == name]
+        parts: tuple[Part[Signed], ...] = tuple(
+            Part(Scan(one, self._schemas[one]), {}) for one in own
+        )
+        answer = source.answer(SourceQuery("", 0, 1, name, parts))
+        tables = {one: value.table for one, value in zip(own, answer.rows, strict=True)}
+        return Taken(answer.state, tables)
+
+    def _brought(
+        self,
+        reader: UpdatesReader,
+        name: str,
+        taken: Taken,
+        numbered: pa.Table,
+        last: int,
+    ) -> dict[str, pa.Table] | None:
+        """The relations of one source after `last`; None when the snapshot parts what is one."""
+        seen: dict[int, set[bool]] = {}
+        own = numbered.filter(pc.equal(numbered["source"], name))
+        columns = (own[one].to_pylist() for one in ("number", "transaction", "position"))
+        for number, transaction, position in zip(*columns, strict=True):
+            seen.setdefault(number, set()).add(taken.state.saw(transaction, int(position)))
+        missed = sorted(number for number, saws in seen.items() if False in saws)
+        if any(len(seen[number]) > 1 for number in missed):
+            return None
+        first = missed[0] if missed else last + 1
+        if any(
+            one.kind == "truncate" and one.relation in taken.rows and one.number in missed
+            for one in reader.controls(first - 1, last)
+        ):
+            return None
+        found = {}
+        for relation, rows in taken.rows.items():
+            schema = self._schemas[relation]
+            recent = reader.updates(relation, schema, first - 1, last)
+            mask = np.isin(recent.column(NUMBER).to_numpy(), np.array(missed, np.int64))
+            both = pa.concat_tables([rows.cast(recent.schema), recent.filter(pa.array(mask))])
+            found[relation] = folded(both, schema, last)
+        return found
+
+
+def needs(schemas: Mapping[str, Schema]) -> set[str]:
+    """The sources of some relations."""
+    return {relation.partition(".")[0] for relation in schemas}
+
+
+def cannot_be_asked(missing: Sequence[str], kept_from: int) -> FrescoError:
+    """The error of a view whose initial rows are nowhere to be had."""
+    return FrescoError(
+        "VIEW_INITIAL_ROWS",
+        f"updates below number {kept_from} have been dropped (retention), and source "
+        f"{', '.join(missing)} cannot be asked for its rows",
+        where="_updates",
+        todo="give the source a connection, start the service again, and ask again",
+    )
+
+
+def _no_stage(content: bytes) -> str:
+    raise AssertionError("whole relations are not packed")

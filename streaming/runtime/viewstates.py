@@ -1,0 +1,105 @@
+"""Where the views of a pipeline stand, for `fresco view list`: catalog, newest commits, requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from streaming.catalog import Catalog, load_catalog
+from streaming.errors import FrescoError
+from streaming.runtime.requests import Requests, phase
+from streaming.warehouse.files import Place
+from streaming.warehouse.snapshot import open_group
+
+
+@dataclass(frozen=True)
+class ViewStatus:
+    """A view as `fresco view list` shows it.
+
+    Attributes:
+        since: the number at which it joined; None while it has not.
+        state: `maintained`, `suspended`, or where a request to change it stands.
+        after: a suspended view's last good number.
+        request: the number of the open request.
+        error: why it is suspended, or why its last request was refused.
+    """
+
+    view: str
+    group: str
+    mode: str
+    since: int | None
+    state: str
+    after: int | None = None
+    request: int | None = None
+    error: Mapping[str, str] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def view_states(warehouse: Path) -> list[ViewStatus]:
+    """Every view of a pipeline, and those that are to join.
+
+    Raises:
+        FrescoError: CATALOG_NONE.
+    """
+    catalog, requests = known_catalog(warehouse), Requests(warehouse)
+    open_ = {one.view: one for one in requests.open()}
+    found = []
+    for view in catalog.views:
+        group, joined = catalog.group_of(view.name), catalog.joined.get(view.name)
+        after = suspended_views(warehouse, group).get(view.name)
+        request = open_.pop(view.name, None)
+        state = "maintained" if after is None else "suspended"
+        if request is not None:
+            state = f"{state}; {phase(requests, request)}"
+        found.append(
+            ViewStatus(
+                view.name,
+                group,
+                view.mode,
+                joined.since if joined else 0,
+                state,
+                after,
+                request.number if request else None,
+                _error(requests, view.name),
+            )
+        )
+    for name, request in sorted(open_.items()):
+        entry = request.entry or {}
+        state, number = phase(requests, request), request.number
+        group, mode = entry.get("group", ""), entry.get("mode", "")
+        found.append(ViewStatus(name, group, mode, None, state, request=number))
+    return found
+
+
+def known_catalog(warehouse: Path) -> Catalog:
+    """The catalog. Raises FrescoError CATALOG_NONE when nothing has been started."""
+    try:
+        return load_catalog(warehouse)
+    except FileNotFoundError:
+        raise FrescoError(
+            "CATALOG_NONE",
+            "no pipeline has been started here",
+            where=str(warehouse),
+            todo="put view files into the pipeline's views folder and start it: `fresco run`",
+        ) from None
+
+
+def suspended_views(warehouse: Path, group: str) -> Mapping[str, int]:
+    """Suspended views of a group and their last good numbers, as the newest commit says."""
+    try:
+        return open_group(Place.of(warehouse), group)[1].suspended
+    except FrescoError as error:
+        if error.code != "READ_NO_EPOCH":
+            raise
+        return {}
+
+
+def _error(requests: Requests, view: str) -> Mapping[str, str] | None:
+    """Why the last request about the view was refused."""
+    own = [one for one in requests.all() if one.view == view]
+    told = requests.told(own[-1].number, "done") if own else None
+    return told.get("error") if told else None

@@ -1,0 +1,213 @@
+"""One connection to a MariaDB source: snapshots, errors with codes, and a reconnect.
+
+What `pgsession` is for PostgreSQL. A session does its work inside `with session.snapshot()`, one
+transaction of a consistent snapshot whose place in the log says exactly what it sees. No error text
+holds a password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+import pymysql
+from pymysql.converters import conversions
+
+from streaming.algebra.query import Seen
+from streaming.errors import FrescoError
+from streaming.sources.mysqlstate import SnapshotTaker
+from streaming.sources.mysqlurl import arguments, parse_url, refused, said
+
+T = TypeVar("T")
+
+_SETTINGS = (
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "SET SESSION sql_mode = ''",
+)
+PLAIN = {kind: encode for kind, encode in conversions.items() if not isinstance(kind, int)}
+"""Converters of parameters only: every value comes as the text or the bytes the server sent."""
+_LOST = (1053, 1412, 1927, 2006, 2013, 2055)
+"""Shutdown, a table altered since the snapshot, killed, gone, lost: the work is repeated once."""
+_TIMEOUTS = (1969, 3024)
+_SECONDS_MORE = 10
+
+
+class Lost(Exception):
+    """The connection, or the snapshot, is gone."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+class MysqlSession:
+    """The connection of one thread to one source.
+
+    Args:
+        source: the source's name.
+        connection: a mariadb:// URL.
+        timeout: seconds a statement may take.
+        remembered: a place's number that the source is known to have been at, by an earlier run.
+    """
+
+    def __init__(
+        self, source: str, connection: str, *, timeout: float, remembered: int = 0
+    ) -> None:
+        self.source = source
+        self.durable = remembered
+        self.connects = 0
+        self._url = parse_url(connection, source)
+        self._timeout = timeout
+        self._connection: pymysql.connections.Connection | None = None
+        self._pinned: Seen | None = None
+        self._taker = SnapshotTaker()
+
+    @property
+    def pinned(self) -> bool:
+        """Whether a state is kept open."""
+        return self._pinned is not None
+
+    @property
+    def database(self) -> str:
+        """Of tables that name none."""
+        return self._url.database
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        self._pinned = None
+        if connection is not None:
+            with suppress(pymysql.MySQLError):
+                connection.close()
+
+    def again(self, work: Callable[[], T]) -> T:
+        """The work's result; once repeated over a new connection when the one in use is lost.
+
+        Raises:
+            FrescoError: SOURCE_UNREACHABLE; what `work` raises.
+        """
+        for attempt in (1, 2):
+            try:
+                return work()
+            except Lost as lost:
+                self.close()
+                if attempt == 2:
+                    raise self._unreachable(lost.what) from None
+        raise AssertionError("two attempts")
+
+    @contextmanager
+    def snapshot(self) -> Iterator[tuple[pymysql.connections.Connection, Seen]]:
+        """A transaction that sees one state: the pinned one, or that of the moment.
+
+        Raises:
+            FrescoError: SOURCE_UNREACHABLE, SOURCE_CREDENTIALS, SOURCE_BEHIND, SOURCE_LOG_NAME,
+                SOURCE_QUERY_TIMEOUT, SOURCE_QUERY_REFUSED.
+            Lost: the connection in use is gone.
+        """
+        connection = self._connected()
+        sound = False
+        try:
+            if self._pinned is not None:
+                yield connection, self._pinned
+            else:
+                yield connection, self._taken(connection)
+            sound = True
+        except pymysql.MySQLError as error:
+            raise self._judged(error) from None
+        finally:
+            if self._pinned is None or not sound:
+                self.release()
+
+    def pin(self) -> Seen:
+        """Keep the state of this moment open; see `pgsession.Session.pin`."""
+        self.release()
+        connection = self._connected()
+        try:
+            self._pinned = self._taken(connection)
+        except pymysql.MySQLError as error:
+            raise self._judged(error) from None
+        return self._pinned
+
+    def release(self) -> None:
+        """Answer at the state of the moment again."""
+        self._pinned = None
+        if self._connection is not None:
+            try:
+                self._connection.rollback()
+            except pymysql.MySQLError:
+                self.close()
+
+    def mark(self) -> None:
+        """Nothing: the log says where each transaction ends, so it gets past what was seen by itself.
+
+        Under a connector that does not say so the next transaction of a captured table does it, or
+        Debezium's heartbeat.action.query.
+        """
+
+    def _taken(self, connection: pymysql.connections.Connection) -> Seen:
+        at = self._taker.take(connection)
+        if at.number < self.durable:
+            raise FrescoError(
+                "SOURCE_BEHIND",
+                f"source {self.source} is at {at} of its log, behind where it had been before: it was"
+                " restored, or its log was reset",
+                where=f"source {self.source}",
+                todo="bring back a server that has them, or snapshot the source and its views anew",
+            )
+        self.durable = at.number
+        return at.state
+
+    def _connected(self) -> pymysql.connections.Connection:
+        if self._connection is not None:
+            return self._connection
+        try:
+            connection = pymysql.connect(
+                **arguments(self._url, conv=PLAIN, read_timeout=self._timeout + _SECONDS_MORE)
+            )
+        except pymysql.MySQLError as error:
+            raise refused(error, self._url, self.source) from None
+        try:
+            with connection.cursor() as cursor:
+                for setting in _SETTINGS:
+                    cursor.execute(setting)
+                limit = "max_statement_time = {:g}"
+                if "mariadb" not in connection.get_server_info().lower():
+                    limit = "max_execution_time = {:.0f}000"
+                cursor.execute("SET SESSION " + limit.format(max(self._timeout, 0.001)))
+        except pymysql.MySQLError as error:
+            connection.close()
+            raise self._judged(error) from None
+        self._connection = connection
+        self.connects += 1
+        return connection
+
+    def _judged(self, error: pymysql.MySQLError) -> Exception:
+        """What an error of a statement means."""
+        code: Any = error.args[0] if error.args else 0
+        text = said(error, self._url)
+        where = f"source {self.source}"
+        if code in _TIMEOUTS:
+            return FrescoError(
+                "SOURCE_QUERY_TIMEOUT",
+                f"a query to source {self.source} took longer than {self._timeout:g} s",
+                where=where,
+                todo="see that the columns which the view joins on have indexes there, or raise"
+                " query_timeout",
+            )
+        if code in _LOST or isinstance(error, pymysql.InterfaceError):
+            return Lost(text)
+        return FrescoError(
+            "SOURCE_QUERY_REFUSED",
+            f"source {self.source} refuses a query: {text}",
+            where=where,
+            todo="the view's tables and columns must be there, and the user needs SELECT on them",
+        )
+
+    def _unreachable(self, text: str) -> FrescoError:
+        return FrescoError(
+            "SOURCE_UNREACHABLE",
+            f"source {self.source} cannot be asked: {text}",
+            where=f"source {self.source}",
+            todo="check the address and that the server is up; the views that ask it wait, the"
+            " others go on",
+        )

@@ -1,0 +1,129 @@
+"""Where a MariaDB or MySQL server is: `mariadb://user:password@host:port/database` and its connection.
+
+The scheme tells a source's kind wherever only its connection is at hand, so nothing else has to say
+which driver answers. No error text holds a password.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pymysql
+from pymysql.constants import CLIENT
+
+from streaming.errors import FrescoError
+
+SCHEMES = ("mariadb", "mysql")
+_PORT = 3306
+_CREDENTIALS = (1044, 1045, 1698)
+"""Errors that refuse the user: no right to the database, wrong password, no such way to log in."""
+
+
+@dataclass(frozen=True)
+class MysqlUrl:
+    """A server, a user, and the database that unqualified table names are of."""
+
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    database: str = ""
+    ssl_ca: str = ""
+
+    @property
+    def place(self) -> str:
+        """For messages."""
+        return f"{self.host}:{self.port}"
+
+
+def is_mysql(connection: str) -> bool:
+    """Whether a connection string is a MariaDB or MySQL URL."""
+    return connection.partition("://")[0].lower() in SCHEMES
+
+
+def parse_url(url: str, source: str) -> MysqlUrl:
+    """The parts of a URL; `?ssl_ca=FILE` makes the connection check the server's certificate.
+
+    Raises:
+        FrescoError: SOURCE_CONNECTION.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORT
+    except ValueError:
+        parts, port = None, 0
+    options = parse_qs(parts.query) if parts else {}
+    if parts is None or not parts.hostname or not parts.username or set(options) - {"ssl_ca"}:
+        raise FrescoError(
+            "SOURCE_CONNECTION",
+            f"the connection of source {source} cannot be read",
+            where=f"source {source}",
+            todo="write mariadb://user:password@host:port/database, special characters as %XX",
+        )
+    return MysqlUrl(
+        parts.hostname,
+        port,
+        unquote(parts.username),
+        unquote(parts.password or ""),
+        unquote(parts.path.lstrip("/")),
+        options.get("ssl_ca", [""])[0],
+    )
+
+
+def arguments(url: MysqlUrl, **more: Any) -> dict[str, Any]:
+    """Keyword arguments of `pymysql.connect`; everything in UTC and utf8mb4, values as they are sent."""
+    chosen: dict[str, Any] = {
+        "host": url.host,
+        "port": url.port,
+        "user": url.user,
+        "password": url.password,
+        "database": url.database or None,
+        "charset": "utf8mb4",
+        "connect_timeout": 10,
+        "autocommit": True,
+        "client_flag": CLIENT.MULTI_STATEMENTS,
+        "init_command": "SET time_zone = '+00:00'",
+        "local_infile": False,
+    }
+    if url.ssl_ca:
+        chosen["ssl"] = {"ca": url.ssl_ca}
+    return chosen | more
+
+
+def connect(url: MysqlUrl, source: str, **more: Any) -> pymysql.connections.Connection:
+    """A connection.
+
+    Raises:
+        FrescoError: SOURCE_CREDENTIALS, SOURCE_UNREACHABLE.
+    """
+    try:
+        return pymysql.connect(**arguments(url, **more))
+    except pymysql.MySQLError as error:
+        raise refused(error, url, source) from None
+
+
+def said(error: pymysql.MySQLError, url: MysqlUrl) -> str:
+    """An error's text in one line, without the password."""
+    text = " ".join(str(error.args[-1] if error.args else error).split())
+    return text.replace(url.password, "***") if url.password else text
+
+
+def refused(error: pymysql.MySQLError, url: MysqlUrl, source: str) -> FrescoError:
+    """What a failed attempt to connect means."""
+    code = error.args[0] if error.args else 0
+    if code in _CREDENTIALS:
+        return FrescoError(
+            "SOURCE_CREDENTIALS",
+            f"source {source} refuses the user or its password: {said(error, url)}",
+            where=f"source {source}",
+            todo="correct the user and the password in the source's connection",
+        )
+    return FrescoError(
+        "SOURCE_UNREACHABLE",
+        f"source {source} cannot be asked: {said(error, url)}",
+        where=f"source {source}",
+        todo="check the address and that the server is up; the views that ask it wait, the"
+        " others go on",
+    )

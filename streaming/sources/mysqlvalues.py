@@ -1,0 +1,172 @@
+"""Values out of MariaDB and back into it, the same values that `sources.values` reads from the log.
+
+Rows come over the client protocol as texts, one column after the other cast by Arrow; dates and moments
+as whole days and microseconds, computed by the server. What has no value in the log (a date of zeros)
+has none here.
+
+Keys, the known values a relation is restricted to, go as constants of an IN list, so that an index on
+the column serves; where MariaDB's equality is coarser than ours (letter case, trailing blanks) more rows
+come than needed, never fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.algebra.types import arrow_type, is_decimal
+from streaming.errors import FrescoError
+from streaming.sources.schema import CapturedRelation
+
+Literals = Callable[[pa.Array], list[str | None]]
+"""Constants in MariaDB's SQL; None for a value the column cannot have."""
+_EPOCH = datetime(1970, 1, 1)
+_DAYS = (-719162, 2932896)
+"""The days of the years 1 to 9999, from 1970 on."""
+_MICROS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
+
+
+@dataclass(frozen=True)
+class MysqlColumn:
+    """A column at the source.
+
+    Attributes:
+        relation, name: for messages.
+        spark: its type here.
+    """
+
+    relation: str
+    name: str
+    spark: str
+
+    def selected(self, ref: str) -> str:
+        """SQL of the value as the client is to get it."""
+        match self.spark:
+            case "date":
+                return f"DATEDIFF({ref}, '1970-01-01')"
+            case "timestamp" | "timestamp_ntz":
+                return f"TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {ref})"
+            case "float":
+                return f"{ref} + 0e0"  # alone it would be written with six digits
+            case "boolean":
+                return f"{ref} + 0"
+        return ref
+
+    def read(self, values: Sequence[str | bytes | None]) -> pa.Array:
+        """The column of these values, as the server wrote them.
+
+        Raises:
+            FrescoError: SOURCE_VALUE_UNFIT.
+        """
+        wanted = arrow_type(self.spark)
+        try:
+            return self._cast(values, wanted)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise FrescoError(
+                "SOURCE_VALUE_UNFIT",
+                f"{self.relation} has a value of {self.name} that does not fit {self.spark} exactly:"
+                f" {str(error).splitlines()[0][:80]}",
+                where=self.relation,
+                todo="correct the row at the source; views that read the column wait, the others go"
+                " on",
+            ) from None
+
+    def _cast(self, values: Sequence[str | bytes | None], wanted: pa.DataType) -> pa.Array:
+        if pa.types.is_binary(wanted):
+            return pa.array(values, wanted)
+        texts = pa.array(values, pa.string())
+        match self.spark:
+            case "string":
+                return texts
+            case "date":
+                return texts.cast(pa.int32()).view(wanted)
+            case "timestamp" | "timestamp_ntz":
+                zeros = self._none_at_zero(texts.cast(pa.int64()))
+                return zeros.view(wanted)
+            case "float":
+                return texts.cast(pa.float64()).cast(wanted)
+            case "boolean":
+                return pc.not_equal(texts.cast(pa.int64()), 0)
+        return texts.cast(wanted)
+
+    def _none_at_zero(self, micros: pa.Array) -> pa.Array:
+        """A TIMESTAMP of zeros is no time; a real one cannot be at 0, a DATETIME can."""
+        if self.spark == "timestamp_ntz":
+            return micros
+        nothing = pa.scalar(None, pa.int64())
+        return pc.if_else(pc.equal(micros, 0), nothing, micros)
+
+    @property
+    def key(self) -> Literals | None:
+        """How values become constants; None: the column is no key."""
+        match self.spark:
+            case "float" | "double":
+                return None  # equality of what is written need not be that of what is stored
+            case "boolean":
+                return _flags
+            case "string":
+                return _strings
+            case "binary":
+                return _octets
+            case "date":
+                return _days
+            case "timestamp" | "timestamp_ntz":
+                return _moments
+        return _numbers
+
+
+def columns_of(captured: CapturedRelation) -> tuple[MysqlColumn, ...]:
+    """The columns of a captured table, by position."""
+    name = captured.relation.name
+    return tuple(MysqlColumn(name, one.name, one.type) for one in captured.relation.schema)
+
+
+def is_exact(spark: str) -> bool:
+    """Whether values of a type compare alike in both engines, written as a constant."""
+    return is_decimal(spark) or spark in (
+        "tinyint", "smallint", "int", "bigint", "double", "boolean", "date",
+    )  # fmt: skip
+
+
+def text_literal(text: str) -> str:
+    """A text as a constant; sql_mode is set, so a backslash escapes."""
+    escaped = text.replace("\\", "\\\\").replace("'", "''").replace("\0", "\\0")
+    return f"'{escaped}'"
+
+
+def _numbers(array: pa.Array) -> list[str | None]:
+    return [str(value) if isinstance(value, int) else f"{value:f}" for value in array.to_pylist()]
+
+
+def _flags(array: pa.Array) -> list[str | None]:
+    return ["b'1'" if value else "b'0'" for value in array.to_pylist()]
+
+
+def _strings(array: pa.Array) -> list[str | None]:
+    return [text_literal(value) for value in array.to_pylist()]
+
+
+def _octets(array: pa.Array) -> list[str | None]:
+    return [f"x'{value.hex()}'" for value in array.to_pylist()]
+
+
+def _days(array: pa.Array) -> list[str | None]:
+    days = array.view(pa.int32()).to_pylist()
+    return [
+        f"DATE'{(_EPOCH + timedelta(days=day)).date()}'" if _DAYS[0] <= day <= _DAYS[1] else None
+        for day in days
+    ]
+
+
+def _moments(array: pa.Array) -> list[str | None]:
+    micros = array.view(pa.int64()).to_pylist()
+    return [
+        f"TIMESTAMP'{(_EPOCH + timedelta(microseconds=at)).isoformat(' ')}'"
+        if _MICROS[0] <= at <= _MICROS[1]
+        else None
+        for at in micros
+    ]

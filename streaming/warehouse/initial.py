@@ -1,0 +1,99 @@
+"""What the relations of a view held at one number, from `_updates`: a view that joins begins there.
+
+As long as nothing has been dropped from `_updates`, its rows up to a number add up to every relation as
+it was after that number, exactly, whatever the source holds by then. A truncate empties the relation
+before the rows of its own number. What a relation could not be told from some number on (a taint) the
+rows cannot tell either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from streaming.algebra.tree import MULTIPLICITY, NUMBER, Schema
+from streaming.algebra.types import delta_schema
+from streaming.errors import FrescoError
+from streaming.messages import Control
+from streaming.warehouse.decisions import standing
+from streaming.warehouse.net import net_changes
+from streaming.warehouse.updates import UpdatesReader
+
+
+def folded(rows: pa.Table, schema: Schema, number: int) -> pa.Table:
+    """What the rows of a delta add up to, each row once, all under one number."""
+    with duckdb.connect() as connection:
+        net = net_changes(rows, len(schema), (), connection)
+    copies = net.column("plus").to_numpy() - net.column("minus").to_numpy()
+    found = rows.take(net.column("row"))
+    wanted = delta_schema(schema)
+    values = {name: found.column(name) for name in wanted.names}
+    values[NUMBER] = pa.array(np.full(len(copies), number, np.int64))
+    values[MULTIPLICITY] = pa.array(copies, pa.int64())
+    return pa.table([values[name] for name in wanted.names], names=wanted.names).cast(wanted)
+
+
+def relations_at(
+    reader: UpdatesReader, schemas: Mapping[str, Schema], number: int
+) -> dict[str, pa.Table]:
+    """Relation -> its rows in the state after `number`, as a delta under `number`.
+
+    Raises:
+        FrescoError: VIEW_INITIAL_ROWS, `_updates` no longer has everything from number 0 on.
+    """
+    if reader.kept_from > 0:
+        raise dropped(reader)
+    emptied: dict[str, int] = {}
+    for control in reader.controls(-1, number):
+        if control.kind == "truncate":
+            emptied[control.relation] = control.number
+    found = {}
+    for name, schema in schemas.items():
+        rows = reader.updates(name, schema, emptied.get(name, 0) - 1, number)
+        found[name] = folded(rows, schema, number)
+    return found
+
+
+def dropped(reader: UpdatesReader) -> FrescoError:
+    """The error of a view whose first rows `_updates` no longer has."""
+    return FrescoError(
+        "VIEW_INITIAL_ROWS",
+        f"the initial rows cannot be had from the recorded updates: those below number "
+        f"{reader.kept_from} have been dropped (retention)",
+        where="_updates",
+        todo="use USING replica, which reads them from the sources; or begin another pipeline",
+    )
+
+
+def taints(
+    warehouse: Path, reader: UpdatesReader, schemas: Mapping[str, Schema], after: int, upto: int
+) -> tuple[Control, ...]:
+    """What these relations lack in after < number <= upto: whole records, or columns by position.
+
+    Without what people have decided to go on without (`decisions`).
+    """
+    whole = [
+        one
+        for one in reader.controls(after, upto)
+        if one.kind == "tainted" and one.relation in schemas
+    ]
+    columns = []
+    for number, relation, column in reader.lost_columns(after, upto):
+        names = [one.name for one in schemas.get(relation, ())]
+        if column in names:
+            columns.append(
+                Control(
+                    number=number,
+                    relation=relation,
+                    kind="tainted",
+                    columns=(names.index(column),),
+                    what=f"column {column} of {relation} cannot be read from transaction {number} on",
+                    where="_updates",
+                )
+            )
+    found = standing(warehouse, reader, (*whole, *columns))
+    return tuple(sorted(found, key=lambda one: one.number))

@@ -7,11 +7,12 @@ SECONDS ?= 60
 DIR ?=
 HISTORIES ?= 100000
 
-.PHONY: help setup java jars demo test test-service test-simulation test-rest check simulate bench clean
+.PHONY: help setup java mariadb jars demo test test-service test-simulation test-rest test-pure test-machines check simulate bench clean
 
 help:
 	@echo "make demo   the main job on an embedded stack (SECONDS=60, DIR=where to keep the tables)"
 	@echo "make test   every check and test"
+	@echo "make test-pure  the tests that need no Spark, Kafka or database, on both cores"
 	@echo "make check  ruff, mypy, unit and golden tests only"
 	@echo "make simulate  HISTORIES=100000 random histories for each mode and scenario"
 	@echo "make bench  measures this machine and writes bench/results"
@@ -26,6 +27,9 @@ setup: $(READY)
 
 java: $(READY)
 	@$(BIN)/python -m streaming.embedded.java
+
+mariadb: $(READY)
+	@$(BIN)/python -m streaming.embedded.mariadb
 
 jars: java
 	@$(BIN)/python -m streaming.embedded.jars
@@ -42,7 +46,7 @@ check: setup
 simulate: setup
 	FRESCO_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest --timeout=0 tests/simulation/test_fence.py
 
-test: jars
+test: jars mariadb
 	$(BIN)/ruff check streaming tests bench
 	$(BIN)/ruff format --check streaming tests bench
 	$(BIN)/mypy
@@ -56,7 +60,14 @@ test-rest:
 	$(BIN)/python -m pytest tests/golden tests/unit tests/properties tests/spark
 
 test-simulation:
-	$(BIN)/python -m pytest tests/simulation
+	$(BIN)/python -m pytest --pure tests/simulation
+
+# The simulation has a process for each core and leaves what it can of both to the other tests.
+test-pure: setup
+	@$(MAKE) --no-print-directory -j2 test-simulation test-machines
+
+test-machines:
+	$(BIN)/python -m pytest --pure tests/golden tests/unit tests/properties
 
 bench: jars
 	$(BIN)/python -m bench.run

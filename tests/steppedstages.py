@@ -1,14 +1,15 @@
 """A pipeline's own stages, from captured events to the group's table, stepped by hand for tests.
 
 The stages, their manifests, their staged files and the tables are real. Topics are lists here, and
-nothing runs by itself: what `feed` takes in has been published when it returns.
+nothing runs by itself: what `feed` takes in has been published when it returns, and `step` lets one stage
+take what has come for it. `again` is another start over what has become durable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import pyarrow as pa
 
@@ -21,6 +22,8 @@ from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.kafka import Topics, headers
 from streaming.runtime.maintaining import ViewStage
 from streaming.runtime.merging import MergeStage
+from streaming.runtime.overviews import OverviewStage
+from streaming.runtime.riding import RidingStage
 from streaming.runtime.step import Fence, ManifestStore, Outgoing, Stage, Stepper
 from streaming.sources.held import HeldFiles
 from streaming.sources.intake import Intake
@@ -35,12 +38,30 @@ GROUP = "bank"
 
 
 class SteppedStages:
-    """All stages of a pipeline with one group, over sources without initial snapshots."""
+    """All stages of a pipeline with one group, over sources without initial snapshots.
+
+    Args:
+        folds: batches after which a view manager folds its state.
+        records: what the topics hold.
+
+    Attributes:
+        stages: by name.
+        records: what the topics hold, the test's own for the integrator's.
+    """
+
+    rides = False
+    """Whether REL rides on the action lists."""
 
     def __init__(
-        self, folder: Path, captured: Sequence[CapturedRelation], views: Sequence[ViewSpec]
+        self,
+        folder: Path,
+        captured: Sequence[CapturedRelation],
+        views: Sequence[ViewSpec],
+        folds: int = 50,
+        records: dict[str, list[dict[str, Any]]] | None = None,
     ) -> None:
-        self._records: dict[str, list[dict[str, Any]]] = {}
+        self._made = (folder, captured, views, folds)
+        self.records: dict[str, list[dict[str, Any]]] = {} if records is None else records
         self._read: dict[tuple[str, str], int] = {}
         topics, metrics = Topics(GROUP), Metrics()
         self._topics = topics
@@ -55,36 +76,75 @@ class SteppedStages:
         writer = GroupWriter(str(folder), GROUP, GROUP, tables)
         self._closers = (updates.close, writer.close)
         used = {GROUP: frozenset(name for view in views for name in view.relations)}
-        integrator = IntegratorStage(make_intake, updates, topics, used, metrics, folder)
-        managers = [
-            ViewStage(
-                Maintained(view.name, GROUP, view.tree),
-                Evaluators(view.tree, cast(Any, None), folder / "spark", Limits()),
-                folder,
-                topics.actions(GROUP),
-                metrics,
-                checkpoint_batches=50,
-            )
-            for view in views
-        ]
+        integrator = IntegratorStage(
+            make_intake, updates, topics, used, metrics, folder, rides=self.rides
+        )
+        managers = [_manager(folder, view, names, topics, metrics, folds) for view in views]
         merge = MergeStage(
-            lambda: MergeMachine(GROUP, names), writer, Upkeep(writer), metrics, None, folder
+            lambda: self.merge_of(names),
+            writer,
+            Upkeep(writer),
+            metrics,
+            None,
+            folder,
+            routed=self.rides,
         )
         fence = Fence(folder / "_state" / "generations", {"process": "a test"})
 
         def stepper(stage: Stage) -> Stepper:
+            if self.rides and isinstance(stage, ViewStage):
+                stage = RidingStage(stage, stage.spec.view, names, topics.actions(GROUP))
             chain = ManifestStore(folder / "_state" / stage.name.replace(":", "-"))
             return Stepper(stage, chain, fence, self._publish)
 
         self._integrator, self._merge = stepper(integrator), stepper(merge)
         self._managers = [stepper(one) for one in managers]
+        self.stages = {one.name: one for one in managers}
+        self._reads = {merge.name: (topics.rel(GROUP), topics.actions(GROUP))}
+        self._reads |= {one.name: one.topics(topics) for one in managers}
+
+    def merge_of(self, views: tuple[str, ...]) -> MergeMachine:
+        """The group's merge."""
+        return MergeMachine(GROUP, views)
+
+    def reach(self, producer: str) -> None:
+        """A message is about to be published: a test may stop the driver here."""
 
     def feed(self, batch: pa.Table) -> None:
         """Step the integrator over a batch of events, then every stage over what came of it."""
+        self.number(batch)
+        for stepper in (*self._managers, self._merge):
+            self._step(stepper, *self._reads[stepper.stage.name])
+
+    def number(self, batch: pa.Table) -> None:
+        """Step the integrator alone."""
         self._integrator.batch(batch)
-        for manager in self._managers:
-            self._step(manager, self._topics.updates(GROUP))
-        self._step(self._merge, self._topics.rel(GROUP), self._topics.actions(GROUP))
+
+    def step(self, name: str) -> None:
+        """Step a view manager or the merge over what has come for it."""
+        (stepper,) = (one for one in (*self._managers, self._merge) if one.stage.name == name)
+        self._step(stepper, *self._reads[name])
+
+    def collect(self) -> None:
+        """Remove the staged files that nobody needs any more."""
+        for one in self.stages.values():
+            one.collect(self.published)
+        going = [one for one in self.stages.values() if one.suspended is None]
+        needed = [self.published + 1, *(one.needed for one in self.stages.values())]
+        integrator = self._integrator.stage
+        assert isinstance(integrator, IntegratorStage)
+        integrator.collect(min((one.handled for one in going), default=-1), min(needed))
+
+    def again(self) -> Self:
+        """The next start, after this one was killed: nothing is left but files and topics."""
+        return type(self)(*self._made, self.records)
+
+    @property
+    def published(self) -> int:
+        """Up to which number all is in a commit."""
+        stage = self._merge.stage
+        assert isinstance(stage, MergeStage)
+        return stage.published
 
     def close(self) -> None:
         for close in self._closers:
@@ -94,14 +154,15 @@ class SteppedStages:
         records: list[dict[str, Any]] = []
         for topic in topics:
             place = (stepper.stage.name, topic)
-            records += self._records.get(topic, [])[self._read.get(place, 0) :]
-            self._read[place] = len(self._records.get(topic, []))
+            records += self.records.get(topic, [])[self._read.get(place, 0) :]
+            self._read[place] = len(self.records.get(topic, []))
         if records:
             stepper.batch(pa.Table.from_pylist(records))
 
     def _publish(self, producer: str, generation: int, messages: tuple[Outgoing, ...]) -> None:
         for message in messages:
-            records = self._records.setdefault(message.topic, [])
+            self.reach(producer)
+            records = self.records.setdefault(message.topic, [])
             fields = headers(GROUP, producer, generation, message)
             records.append(
                 {
@@ -112,3 +173,15 @@ class SteppedStages:
                     "headers": [{"key": key, "value": value} for key, value in fields],
                 }
             )
+
+
+def _manager(
+    folder: Path, view: ViewSpec, views: Sequence[str], topics: Topics, metrics: Metrics, folds: int
+) -> ViewStage:
+    """The stage of a view, over relations or over other views."""
+    spec, actions = Maintained(view.name, GROUP, view.tree), topics.actions(GROUP)
+    evaluators = Evaluators(view.tree, cast(Any, None), folder / "spark", Limits())
+    parents = {name: GROUP for name in view.relations if name in views}
+    if parents:
+        return OverviewStage(spec, parents, evaluators, folder, actions, metrics, folds)
+    return ViewStage(spec, evaluators, folder, actions, metrics, folds)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from streaming.algebra.adddel import IDS, delta_table, table_in
+from streaming.algebra.adddel import IDS, at_source, delta_table, table_in
 from streaming.algebra.bag import Bag, bag, evaluate
 from streaming.algebra.compensate import compensate
 from streaming.algebra.numbered import Numbered, NumberedBags, flat, numbered
@@ -246,7 +246,8 @@ def test_isolated_is_right_about_both() -> None:
             (asked,) = sent
             has = {name: numbered(rows) for name, rows in unhandled(now).items()}
             has["i.r"] = numbered(bag(now.atomic() or []))
-            rows = [operators.evaluate(p.tree, {**has, **p.inputs}) for p in asked.parts]
+            parts = [(at_source(part.tree), {**has, **part.inputs}) for part in asked.parts]
+            rows = [operators.evaluate(tree, known) for tree, known in parts]
             sent = machine.handle(Evaluated(asked.session, asked.request, "i", tuple(rows)))
         for each in sent:
             if isinstance(each, ActionList) and each.delta is not None:

@@ -5,6 +5,7 @@ The paper prints no numbers for figure 9; rows are put in so that every intermed
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from streaming.algebra.numbered import Numbered, flat
@@ -12,7 +13,8 @@ from streaming.algebra.query import Answer, Query, SourceAnswer, SourceQuery
 from streaming.messages import ActionList, Updates
 from streaming.queries.processor import QueryProcessor
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.sweep import Sweep, SweepManager
+from streaming.viewmanagers.holding import Batch
+from streaming.viewmanagers.sweep import Sweep, SweepManager, Work
 from tests.askedsources import Sources, tables, view
 
 CHAIN = tables(x__s1="a b", y__s2="b c", z__s3="c d")
@@ -101,7 +103,8 @@ def test_figure_9_local_compensation_removes_concurrent_updates_of_the_relation_
     assert flat(mediator.sweep.temp) == {(1, 2, 2, 3): 1}, "(7,2) taken off, (1,2) put back"
     mediator.deliver(mediator.sources.commit(("z.s3", 1, (3, 9))))
     mediator.deliver(mediator.sources.commit(("z.s3", -1, (3, 4))))
-    assert [change.first for change in mediator.manager.umq] == [1, 2, 3, 4]
+    assert mediator.manager.work.batch.units == ((1, 1),)
+    assert [one.change.first for one in mediator.manager.umq.held] == [2, 3, 4]
     assert mediator.ask() == "z", "z has only (3,9) by now"
     assert mediator.lists[1:] == [(1, 1, True, {(1, 2, 3, 4): 1})], "as if nothing had come between"
     while mediator.statements:
@@ -136,9 +139,9 @@ def test_example_4_both_views_follow_the_one_update_message_order() -> None:
 class AsPrinted(SweepManager[Numbered]):
     """Figure 9 word by word: the updates subtracted are those of the update's own source."""
 
-    def compensated(self, sweep: Sweep[Numbered], place: int, rows: Numbered) -> Numbered:
-        (update_source,) = self.umq[0].deltas
-        return super().compensated(sweep, place, rows) if place == update_source else rows
+    def compensated(self, work: Work[Numbered], place: int, rows: Numbered) -> Numbered:
+        (update_source,) = work.batch.change.deltas
+        return super().compensated(work, place, rows) if place == update_source else rows
 
 
 def test_figure_9_as_printed_counts_a_concurrent_update_twice() -> None:
@@ -156,11 +159,10 @@ def test_figure_9_as_printed_counts_a_concurrent_update_twice() -> None:
 class InParallel(SweepManager[Numbered]):
     """Section 3.3's "in parallel": each changed parent is swept as if the others were done."""
 
-    def _begun(self, first: int) -> Any:
-        work = super()._begun(first)
+    def _begun(self, first: int, batch: Batch[Numbered]) -> Work[Numbered]:
+        work = super()._begun(first, batch)
         every = frozenset(self.psj.places)
-        sweeps = tuple(Sweep(s.have, s.temp, s.order, every) for s in work.sweeps)
-        return type(work)(work.first, work.delta, sweeps)
+        return replace(work, sweeps=tuple(replace(sweep, new=every) for sweep in work.sweeps))
 
 
 def test_parents_changed_under_one_du_id_must_be_swept_one_after_the_other() -> None:

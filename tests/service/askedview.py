@@ -22,6 +22,7 @@ from streaming.sources.query import PostgresSource
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.c_strobe import CStrobe
 from streaming.viewmanagers.compensating import CompensatingManager
+from streaming.viewmanagers.modes import WINDOW
 from streaming.viewmanagers.strobe import Strobe
 from streaming.viewmanagers.sweep import SweepManager
 
@@ -59,6 +60,8 @@ class AskedView:
         psj, ops = psj_of(self.spec.tree), self.operators
         exact = self.mode == "compensating"
         more: dict[str, Any] = {"mirror": DuckMirror(ops, psj.schema)}
+        if not exact:
+            more["window"] = WINDOW
         if self.mode in KEYED:
             more["keys"] = {name: relation.key for name, relation in self.relations.items()}
         self.manager: Any = MODES[self.mode](self.spec, ops, **more)
@@ -86,11 +89,11 @@ class AskedView:
         if self.pinned is not None:
             messages, self.backlog = self.backlog, []
             for message in messages:
-                seen, later = paced(message, self.source.name, self.pinned)
-                if message.delivered[self.source.name] < self.pinned.upto:
-                    seen, later = message, None  # another, further one follows
-                if seen is not None:
-                    self.deliver(seen)
+                reached = message.delivered[self.source.name] >= self.pinned.upto
+                states = {self.source.name: self.pinned} if reached else {}
+                pieces, later = paced(message, states)
+                for piece in pieces:
+                    self.deliver(piece)
                 if later is not None:
                     self.backlog.append(later)
         self.pinned = self.source.pin()

@@ -16,6 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import yaml
 from conftest import Bank
 from kafka import KafkaProducer
 from services import Pipeline, Process, until, write_pipeline
@@ -271,7 +272,9 @@ def test_an_end_that_never_comes_true_holds_its_source_and_says_so(world: World)
     assert stages["integrator"].lacking == {"west": transaction}
 
 
-def test_what_went_on_is_complete_and_a_restart_changes_nothing(world: World) -> None:
+def test_what_went_on_is_complete_and_a_restart_over_the_new_table_changes_nothing(
+    world: World,
+) -> None:
     before = world.pipeline.newest()
     assert before is not None and world.service.stops() == 0
     verdict = verify_pipeline(world.pipeline.warehouse)
@@ -280,8 +283,22 @@ def test_what_went_on_is_complete_and_a_restart_changes_nothing(world: World) ->
     assert {levels[f"{name}_rows"] for name in going_on} == {"complete"}
     assert verdict.problems and all("relation east.owed" in one for one in verdict.problems)
     good = world.rows("good_rows")
+    _ask_the_shop(world)
     with world.pipeline.running() as world.service:
         world.commit(world.east, [insert("good", len(good) + 1)])
         world.shows("good_rows", [*good, (len(good) + 1, 1.0)])
+        with psycopg.connect(world.shop) as connection:
+            connection.execute("INSERT INTO orders VALUES (3, 6, 'blue')")
+        world.shows("pieces_rows", [(2, 5.0), (3, 6.0)])
         after = world.pipeline.newest()
         assert after is not None and after.suspended == before.suspended
+
+
+def _ask_the_shop(world: World) -> None:
+    """The shop's columns come from its database from now on, which has not all that a view reads."""
+    settings = yaml.safe_load(world.pipeline.config.read_text())
+    shop = settings["sources"]["shop"]
+    for told in ("columns", "keys", "full_rows"):
+        del shop[told]
+    shop["connection"] = world.shop
+    world.pipeline.config.write_text(yaml.safe_dump(settings, sort_keys=False))

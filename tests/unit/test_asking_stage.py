@@ -18,10 +18,10 @@ from streaming.algebra.query import SourceAnswer, SourceQuery
 from streaming.algebra.signed import Signed
 from streaming.algebra.types import delta_schema
 from streaming.errors import FrescoError
-from streaming.messages import Control, RelRun, Rows, SourceLog, Updates, decode
+from streaming.messages import Control, RelRun, Rows, SourceLog, Suspend, Updates, decode
 from streaming.metrics import Metrics
 from streaming.runtime import asking
-from streaming.runtime.asking import AskingStage, StageStopped
+from streaming.runtime.asking import Access, AskingStage, StageStopped
 from streaming.runtime.choosing import Choice
 from streaming.runtime.kafka import headers
 from streaming.runtime.pulse import NOTHING
@@ -122,10 +122,13 @@ class Source:
 class Driver:
     """One start of the stage; what it publishes is kept by the test."""
 
-    def __init__(self, folder: Path, mode: str, sent: dict[int, Any]) -> None:
+    def __init__(
+        self, folder: Path, mode: str, sent: dict[int, Any], patience: float = 60.0
+    ) -> None:
         spec = ViewSpec("v", "g", parse(SQL, BANK))
         choice = Choice(mode, Level.COMPLETE, "one-local", sources=("north",))
-        self.stage = AskingStage(spec, choice, {"north": ("", ())}, folder, "actions", Metrics())
+        access = {"north": Access("", (), patience=patience)}
+        self.stage = AskingStage(spec, choice, access, folder, "actions", Metrics())
         self.store = ManifestStore(folder / "manifests")
         self.folder, self._sent = folder, sent
         fence = Fence(folder / "generations", {"process": "a test"})
@@ -161,7 +164,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     def source(name: str, dsn: str, relations: Any, operators: Any, **_: Any) -> Source:
         return Source(made, name, dsn, relations, operators)
 
-    monkeypatch.setattr(asking, "PostgresSource", source)
+    monkeypatch.setattr(asking, "asked_source", source)
     monkeypatch.setattr(asking, "WAITS", (0.01,))
     return made
 
@@ -253,6 +256,22 @@ def test_a_source_in_trouble_holds_up_the_step_until_it_answers(
     step.join(20)
     assert told_trouble(folder) is None
     assert list(states(sent))[-1] == (1, [(1, "ann"), (2, "bob")])
+
+
+def test_a_view_whose_source_stays_away_leaves_its_group_at_its_last_list(
+    world: World, tmp_path: Path
+) -> None:
+    sent: dict[int, Any] = {}
+    driver = Driver(tmp_path, "sweep", sent, patience=0.0)
+    driver.take(world.messages[0])
+    world.trouble = FrescoError("SOURCE_UNREACHABLE", "the source is away")
+    driver.take(world.commit("north.entry", (1, (2, 2, None))))
+    last = sent[max(sent)]
+    assert isinstance(last, Suspend) and last.after == 0
+    assert last.error["code"] == "SOURCE_UNREACHABLE"
+    assert told_trouble(tmp_path / "_state" / "view-v") is None, "it does not wait any more"
+    driver.take(world.commit("north.entry", (1, (3, 2, None))))
+    assert sent[max(sent)] is last and driver.stage.suspended == last.error
 
 
 def test_a_step_that_waits_ends_when_the_stage_is_halted_and_has_not_happened(

@@ -77,7 +77,6 @@ def test_every_n_is_the_period_and_a_level_of_its_own() -> None:
         ("WITH STRONG CONSISTENCY USING eca", TWO, {}, "MODE_SCENARIO"),
         ("USING c_strobe", TWO, {"tagged": True}, "MODE_LEVEL"),
         ("WITH CONVERGENT CONSISTENCY USING naive", ONE, {}, "VIEW_ANOMALIES"),
-        ("WITH STRONG CONSISTENCY USING isolated", ONE, {}, "VIEW_MODE_UNSUPPORTED"),
         ("WITH STRONG CONSISTENCY USING recompute EVERY '5 minutes'", ONE, {}, "VIEW_REFRESH"),
         ("USING compensating", ONE, {"connection": False}, "VIEW_SOURCE_UNASKABLE"),
         ("USING compensating", ONE, {"transactions": "per-event"}, "VIEW_SOURCE_UNASKABLE"),
@@ -96,6 +95,13 @@ def test_a_level_above_the_fence_names_the_modes_that_can() -> None:
     error = refusal("USING c_strobe", TWO, tagged=True)
     assert "weak consistency here, not complete" in error.what
     assert "compensating" in error.todo and "sweep" in error.todo
+
+
+def test_parts_that_are_numbered_apart_are_for_g_strobe_only() -> None:
+    how = {"tagged": True, "globals": "apart"}
+    assert chosen("WITH STRONG CONSISTENCY USING strobe", TWO, **how).mode == "g_strobe"
+    for clauses, select in (("USING replica", TWO), ("WITH STRONG CONSISTENCY USING strobe", ONE)):
+        assert refusal(clauses, select, **how).code == "MODE_GLOBALS_APART"
 
 
 def test_anomalies_may_be_allowed() -> None:

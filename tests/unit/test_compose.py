@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from streaming.embedded import compose, connect, description, kafka, postgres, register, stack
+from streaming.embedded import (
+    compose,
+    connect,
+    description,
+    kafka,
+    mariadb,
+    postgres,
+    register,
+    stack,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,6 +41,7 @@ def test_the_file_in_the_repository_is_what_the_module_renders() -> None:
         ("BROKER_SETTINGS", (compose, kafka)),
         ("POSTGRES_SETTINGS", (compose, postgres)),
         ("POSTGRES_INITDB_OPTIONS", (compose, postgres)),
+        ("MARIADB_SETTINGS", (compose, mariadb)),
         ("WORKER_SETTINGS", (compose, connect)),
         ("connector_config", (register, stack)),
         ("bank_sources", (register, stack)),
@@ -53,6 +63,11 @@ def test_every_server_setting_reaches_its_container(services: dict[str, Any]) ->
     for name, value in description.POSTGRES_SETTINGS.items():
         assert f"{name}={value}" in command
     assert "wal_level=logical" in command
+    command = services["mariadb"]["command"]
+    assert {f"--{name}={value}" for name, value in description.MARIADB_SETTINGS.items()} == set(
+        command
+    )
+    assert {"--binlog-format=ROW", "--binlog-row-metadata=FULL"} < set(command)
 
 
 def test_images_carry_the_versions_of_the_embedded_stack(services: dict[str, Any]) -> None:

@@ -113,6 +113,7 @@ def test_absolute_paths_stay() -> None:
     ("raw", "place", "key", "meant"),
     [
         (smallest(groupings="single"), "groupings", "groupings", "grouping"),
+        (smallest(batching={"rows": 5, "age": 5}), "batching.age", "age", "age_ms"),
         (smallest(kafka={"bootstraps": "h:1"}), "kafka.bootstraps", "bootstraps", "bootstrap"),
         (with_source(conection="x"), "sources.north.conection", "conection", "connection"),
         (smallest(metrics={"prot": 1}), "metrics.prot", "prot", "port"),
@@ -163,7 +164,12 @@ def test_a_good_name_is_taken(name: str) -> None:
     [
         (smallest(sources={}), ""),
         (smallest(sources={"north": None}), "sources.north"),
-        (smallest(grouping="atomic"), "grouping"),
+        (smallest(grouping="pairs"), "grouping"),
+        (smallest(batching="lazy"), "batching"),
+        (smallest(batching={"rows": 0}), "batching.rows"),
+        (smallest(batching={"age_ms": 5}), "batching.rows"),
+        (smallest(on_span="skip"), "on_span"),
+        (smallest(rates={"north.entry": -1}), "rates.north.entry"),
         (smallest(metrics={"port": 65536}), "metrics.port"),
         (smallest(metrics={"port": "many"}), "metrics.port"),
         (smallest(kafka={"replication": 0}), "kafka.replication"),

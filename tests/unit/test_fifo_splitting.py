@@ -92,29 +92,56 @@ def test_each_number_s_controls_runs_and_tags_stay_with_it() -> None:
     assert (one.logs["y"].numbers, other.logs["y"].numbers) == ((1, 2), (3, 4))
 
 
+def spans(found: tuple[tuple[Updates, ...], Updates | None]) -> list[tuple[int, int] | None]:
+    """The numbers of the pieces, and last those of what waits."""
+    pieces, later = found
+    return [m and (m.first, m.last) for m in (*pieces, later)]
+
+
 @pytest.mark.parametrize(
-    ("state", "seen", "later"),
+    ("state", "found"),
     [
-        (Seen(9), None, (1, 4)),
-        (Seen(4), (1, 4), None),
-        (Seen(2), (1, 2), (3, 4)),
-        (Seen(0), None, (1, 4)),
-        (Seen(3, frozenset({"t2"})), (1, 4), None),
+        (Seen(4), [(1, 4), None]),
+        (Seen(2), [(1, 2), (3, 4)]),
+        (Seen(0), [(1, 4)]),
+        (Seen(3, frozenset({"t2"})), [(1, 4), None]),
     ],
-    ids=["not yet delivered", "all of it", "a prefix", "none of it", "no prefix: held as ever"],
+    ids=["all of it", "a prefix", "none of it", "no prefix: held as ever"],
 )
 def test_a_message_is_paced_by_the_state_that_answers_are_given_at(
-    state: Seen, seen: tuple[int, int] | None, later: tuple[int, int] | None
+    state: Seen, found: list[tuple[int, int] | None]
 ) -> None:
-    found = paced(message(1, 4), "y", state)
-    assert tuple(m and (m.first, m.last) for m in found) == (seen, later)
+    assert spans(paced(message(1, 4), {"y": state})) == found
 
 
 def test_an_answer_at_the_state_that_paces_passes_at_once() -> None:
     channel = adapter()
-    seen, later = paced(message(1, 4), "y", Seen(3, frozenset({"t3"})))
-    assert seen is not None and later is not None and seen.delivered == {"y": 2}
+    (seen,), later = paced(message(1, 4), {"y": Seen(3, frozenset({"t3"}))})
+    assert later is not None and seen.delivered == {"y": 2, "x": 5}
+    assert not seen.cut and later.cut, "only the message's end is a cut"
     channel.handle(seen)
     channel.handle(statement())
     assert channel.handle(answer(1, 2)) == [answer(1, 2)]
     assert channel.handle(later) == [later]
+
+
+def test_a_message_ends_at_the_state_of_each_of_its_sources() -> None:
+    """Odd numbers are x's transactions, even ones y's; an answer of y at 4 waits for the second piece."""
+    logs = {
+        source: SourceLog(
+            numbers=tuple(numbers),
+            transactions=tuple(f"t{n}" for n in numbers),
+            positions=tuple(numbers),
+        )
+        for source, numbers in (("x", (1, 3, 5)), ("y", (2, 4, 6)))
+    }
+    both = message(1, 6).model_copy(update={"logs": logs, "delivered": {"x": 5, "y": 6}})
+    found = paced(both, {"x": Seen(1), "y": Seen(4)})
+    assert spans(found) == [(1, 1), (2, 4), (5, 6)]
+    assert [piece.delivered for piece in found[0]] == [{"x": 2, "y": 1}, {"x": 4, "y": 5}]
+    channel = adapter()
+    channel.handle(found[0][0])
+    channel.handle(statement())
+    held = answer(1, 4)
+    assert channel.handle(held) == []
+    assert channel.handle(found[0][1]) == [found[0][1], held]

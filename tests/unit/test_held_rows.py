@@ -13,6 +13,7 @@ from streaming.metrics import Metrics
 from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.kafka import Topics
 from streaming.runtime.step import Manifest
+from streaming.sources.intake import TRANSACTIONS, IntakeResult
 
 
 class Holding:
@@ -26,6 +27,14 @@ class Holding:
 
     def snapshot(self) -> dict[str, Any]:
         return {"held": {"path": self.path}}
+
+    def step(self, *_: Any) -> IntakeResult:
+        """Nothing is numbered."""
+        nothing: dict[str, Any] = dict(
+            updates={}, controls=(), runs={}, positions={}, tainted={}, released=(), bad=()
+        )
+        none = TRANSACTIONS.empty_table()
+        return IntakeResult(first=0, last=-1, transactions=none, committed_ms=None, **nothing)
 
 
 class Recorded:
@@ -79,3 +88,20 @@ def test_a_driver_that_wakes_late_does_not_remove_what_its_successor_holds(
     after = new._hold(pa.table({"c0": [2]}))
     old.applied(manifest(before))
     assert (tmp_path / after).exists()
+
+
+def test_what_a_crash_left_without_a_manifest_goes_with_the_first_step_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before that step a driver that was replaced may still write the manifest that names the file."""
+    before = integrator(tmp_path, monkeypatch)
+    kept, orphan = (before._hold(pa.table({"n": [n]})) for n in (1, 2))
+    after = integrator(tmp_path, monkeypatch)
+    after.restore(manifest(kept).snapshot)
+    after.applied(manifest(kept))
+    assert (tmp_path / orphan).exists()
+    assert after.run(pa.table({})) is None
+    later = after._hold(pa.table({"n": [3]}))
+    after.applied(manifest(kept))
+    assert not (tmp_path / orphan).exists()
+    assert (tmp_path / kept).exists() and (tmp_path / later).exists()

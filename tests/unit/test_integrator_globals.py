@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from streaming.sources.intake import Intake, IntakeResult
 from streaming.sources.schema import CapturedRelation, CapturedSource, captured
 from tests.intakeworld import BaseView, net
@@ -22,17 +24,20 @@ def relations() -> list[CapturedRelation]:
     ]
 
 
-def make(snapshot: bool = False) -> Intake:
+def make(snapshot: bool = False, apart: bool = False) -> Intake:
     sources = [CapturedSource(name, name, snapshot=snapshot) for name in ("north", "south")]
     views = [BaseView(relation) for relation in relations()]
-    return Intake(relations(), views, {"main": [v.name for v in views]}, sources=sources)
+    groups = {"main": [v.name for v in views]}
+    return Intake(relations(), views, groups, sources=sources, apart=apart)
 
 
-def move(log: SourceLog, account: int, old: str, new: str, tag: str | None = None) -> list[Record]:
+def move(
+    log: SourceLog, account: int, old: str, new: str, tag: str | None = None, of: int = 2
+) -> list[Record]:
     before, after = {"id": account, "v": old}, {"id": account, "v": new}
     changes: list = [("account", "u", before, after)]
     if tag is not None:
-        changes.append(("fresco_global", "c", None, {"id": tag, "parts": 2}))
+        changes.append(("fresco_global", "c", None, {"id": tag, "parts": of}))
     return log.commit(changes)
 
 
@@ -108,3 +113,61 @@ def test_a_part_in_one_snapshot_brings_the_other_and_what_it_builds_on_into_numb
     assert numbers(result)["south"] == [0, 1, 0]
     left = {row: n for row, n in net(result)[(0, "south.account")].items() if n}
     assert left == {(1, "a"): -1, (1, "c"): 1}
+
+
+# Numbered apart -----------------------------------------------------------------------------------
+
+
+def parts(result: IntakeResult) -> list[tuple[int, str, int]]:
+    return [(part.number, part.id, part.parts) for part in result.parts]
+
+
+def test_parts_that_are_numbered_apart_wait_for_nobody_and_are_announced() -> None:
+    north, south, topics, intake = (
+        SourceLog("north"),
+        SourceLog("south"),
+        Topics(),
+        make(apart=True),
+    )
+    first = intake.step(
+        topics.batch([*move(north, 1, "a", "b", "g"), *move(north, 2, "a", "b")]), 0
+    )
+    assert numbers(first)["north"] == [1, 2] and first.overdue == ()
+    assert parts(first) == [(1, "g", 2)]
+    saved = json.loads(json.dumps(intake.snapshot()))
+    intake = make(apart=True)
+    intake.restore(saved)
+    second = intake.step(topics.batch(move(south, 1, "a", "b", "g")), 0)
+    assert numbers(second)["south"] == [3] and parts(second) == [(3, "g", 2)]
+
+
+def test_a_part_keeps_its_tag_until_it_has_a_number_and_a_part_in_a_snapshot_needs_none() -> None:
+    north, south, topics = SourceLog("north"), SourceLog("south"), Topics()
+    intake = make(snapshot=True, apart=True)
+    tag = north.row("fresco_global", "r", None, {"id": "g", "parts": 3})
+    tables = {"account": 0, "entry": 0}
+    waiting = intake.step(
+        topics.batch(
+            [
+                tag,
+                *north.scanned({**tables, "fresco_global": 1}),
+                *move(north, 1, "a", "b", "g", 3),
+                *move(north, 2, "a", "b", "h"),
+            ]
+        ),
+        0,
+    )
+    assert waiting.last == -1 and parts(waiting) == [], "the south's snapshot is open"
+    saved = json.loads(json.dumps(intake.snapshot()))
+    intake = make(snapshot=True, apart=True)
+    intake.restore(saved)
+    result = intake.step(
+        topics.batch(
+            [*south.scanned({**tables, "fresco_global": 0}), *move(south, 1, "a", "b", "g", 3)]
+        ),
+        0,
+    )
+    assert numbers(result) == {"north": [1, 2], "south": [3]}
+    assert parts(result) == [(1, "g", 2), (2, "h", 2), (3, "g", 2)], (
+        "one of g's three is in number 0"
+    )

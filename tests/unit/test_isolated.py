@@ -7,13 +7,13 @@ import pytest
 from streaming.algebra.adddel import IDS
 from streaming.algebra.numbered import NumberedBags, flat
 from streaming.algebra.psj import LEFT
-from streaming.errors import FrescoError
+from streaming.errors import FrescoError, ProtocolError
 from streaming.merge.machine import MergeMachine
 from streaming.messages import ActionList, Rel
 from streaming.viewmanagers.isolated import Isolated
 from streaming.viewmanagers.sessions import Ids, Installed, ReadIds, StartSession
 from tests.askedsources import view
-from tests.isolatedworld import KNOWN, VIEWS, World, ids
+from tests.isolatedworld import KNOWN, VIEWS, World, ids, in_step
 
 
 def test_session_by_session() -> None:
@@ -125,6 +125,42 @@ def test_the_lists_of_a_session_are_one_warehouse_transaction_of_the_merge() -> 
         assert batch is not None and batch.ranges == ((world.machine.number,) * 2,)
         assert {part.view for part in batch.parts} == set(VIEWS)
         world.commit("x.r", *change)
+
+
+def test_a_view_that_leaves_is_left_out_and_comes_back_whole() -> None:
+    """Its triggers were away for a while: the delta tables do not hold all that changed."""
+    world = World(restarts=True)
+    world.session()
+    world.machine.leave("joined")
+    world.commit("x.r", None, (5, 2))
+    world.lists.clear()
+    world.session()
+    rel, *lists = world.lists
+    assert isinstance(rel, Rel) and rel.runs[0].views == ("copy",)
+    assert [each.view for each in lists if isinstance(each, ActionList)] == ["copy"]
+    world.machine.renew("joined")
+    world.lists.clear()
+    world.session()
+    assert world.contents("joined") == world.true("joined") == {(1, 3): 1, (5, 3): 1}
+    assert world.machine.number == 2 and not world.machine.fresh
+
+
+@pytest.mark.parametrize("step", ["ids", "evaluate"])
+def test_an_abandoned_session_s_ids_are_read_again(step: str) -> None:
+    world = in_step(step)
+    world.machine.abandon()
+    assert (world.machine.step, world.machine.number) == ("idle", 0)
+    world.session()
+    assert world.contents("joined") == world.true("joined")
+    assert world.machine.number == 1
+
+
+@pytest.mark.parametrize("step", ["install", "delete"])
+def test_a_session_whose_lists_have_been_sent_goes_to_its_end(step: str) -> None:
+    world = in_step(step)
+    with pytest.raises(ProtocolError):
+        world.machine.leave("joined")
+    assert world.machine.step == step and not world.machine.away
 
 
 def test_a_view_with_an_aggregate_is_refused() -> None:

@@ -19,6 +19,12 @@ from streaming.metrics import Metrics
 
 CONF = Path(__file__).parents[2] / "conf"
 DASHBOARDS = CONF / "grafana" / "dashboards"
+KNOWN = """
+source_lag_seconds transactions held_parts held_rows incomplete_seconds
+released_globals spanning_transactions bad_records numbered view_frontier
+group_frontier freshness_seconds vut_cells commits commit_seconds action_lists rows
+batch_seconds view_suspended view_waiting source_asked sessions
+"""
 
 
 def touch(metrics: Metrics) -> None:
@@ -28,6 +34,7 @@ def touch(metrics: Metrics) -> None:
     metrics.held_parts.set(2)
     metrics.held_rows.set(3)
     metrics.released.inc()
+    metrics.spanning.inc(4)
     metrics.bad_records.labels("north.public.entry").inc()
     metrics.numbered.set(9)
     metrics.view_frontier.labels("balance").set(8)
@@ -43,6 +50,7 @@ def touch(metrics: Metrics) -> None:
     for gauge in (metrics.suspended, metrics.waiting):
         gauge.labels("balance").set(1)
     metrics.source_asked.labels("balance", "held").inc(3)
+    metrics.sessions.labels("bank_isolated").inc()
 
 
 @pytest.fixture
@@ -76,6 +84,7 @@ def samples(text: str) -> dict[str, float]:
         ("fresco_held_parts{}", 2),
         ("fresco_held_rows{}", 3),
         ("fresco_released_globals_total{}", 1),
+        ("fresco_spanning_transactions_total{}", 4),
         ("fresco_bad_records_total{topic=north.public.entry}", 1),
         ("fresco_numbered{}", 9),
         ("fresco_view_frontier{view=balance}", 8),
@@ -103,28 +112,7 @@ def test_metrics_are_exported_over_http(exported: str, sample: str, value: float
 
 def test_nothing_is_exported_that_this_test_does_not_know(exported: str) -> None:
     names = {family.name for family in text_string_to_metric_families(exported)}
-    assert {name.removesuffix("_created") for name in names} == {
-        "fresco_source_lag_seconds",
-        "fresco_transactions",
-        "fresco_held_parts",
-        "fresco_held_rows",
-        "fresco_incomplete_seconds",
-        "fresco_released_globals",
-        "fresco_bad_records",
-        "fresco_numbered",
-        "fresco_view_frontier",
-        "fresco_group_frontier",
-        "fresco_freshness_seconds",
-        "fresco_vut_cells",
-        "fresco_commits",
-        "fresco_commit_seconds",
-        "fresco_action_lists",
-        "fresco_rows",
-        "fresco_batch_seconds",
-        "fresco_view_suspended",
-        "fresco_view_waiting",
-        "fresco_source_asked",
-    }
+    assert {name.removesuffix("_created") for name in names} == {f"fresco_{n}" for n in KNOWN.split()}
 
 
 def test_two_services_in_one_process_do_not_share_their_numbers() -> None:
@@ -291,6 +279,7 @@ def test_every_metric_that_an_alert_asks_for_exists(
         ("FrescoNoCommits", "fresco_commits_total"),
         ("FrescoBadRecords", "fresco_bad_records_total"),
         ("FrescoReleasedGlobals", "fresco_released_globals_total"),
+        ("FrescoSpanningTransactions", "fresco_spanning_transactions_total"),
     ],
 )
 def test_what_needs_a_person_has_an_alert(
@@ -313,8 +302,7 @@ def test_prometheus_reads_the_alerts_from_where_they_are_mounted() -> None:
     assert settings["rule_files"] == ["alerts.yml"]
     compose = yaml.safe_load((CONF.parent / "docker-compose.yml").read_text())
     mounted = compose["services"]["prometheus"]["volumes"]
-    assert "./conf/prometheus.yml:/etc/prometheus/prometheus.yml:ro" in mounted
-    assert "./conf/alerts.yml:/etc/prometheus/alerts.yml:ro" in mounted
-    assert (
-        "./conf/grafana:/etc/grafana/provisioning:ro" in compose["services"]["grafana"]["volumes"]
-    )
+    for file in ("prometheus.yml", "alerts.yml"):
+        assert f"./conf/{file}:/etc/prometheus/{file}:ro" in mounted
+    grafana = compose["services"]["grafana"]["volumes"]
+    assert "./conf/grafana:/etc/grafana/provisioning:ro" in grafana

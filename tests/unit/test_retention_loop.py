@@ -22,6 +22,7 @@ from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.kafka import Topics as OwnTopics
 from streaming.runtime.kafka import headers
 from streaming.runtime.maintaining import ViewStage
+from streaming.runtime.progress import Elsewhere
 from streaming.runtime.stages import Stages
 from streaming.runtime.step import Fence, ManifestStore, Outgoing, Stage, Stepper
 from streaming.viewmanagers.base import ViewSpec
@@ -95,7 +96,11 @@ class Loop:
         mine = [one for one in self.published if one["topic"] == OWN.updates("main")]
         self.view_steps.batch(pa.Table.from_pylist(mine))
         merges: Any = {"main": self.group}
-        Stages(self.integrator, [self.view], merges, []).collect()
+        groups = {"main": (VIEW,)}
+        elsewhere = Elsewhere(self.folder)
+        members: Any = SimpleNamespace(wanted=lambda: {self.view.name: None})
+        parts = (merges, [], groups, lambda _: (), elsewhere, members, self.integrator)
+        Stages(self.integrator, [self.view], *parts).collect()
 
     @property
     def kept_from(self) -> int:

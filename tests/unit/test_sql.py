@@ -82,6 +82,11 @@ def test_what_spark_refuses_at_a_row_is_an_error_not_a_null(duck, expression):
         first(duck, expression, "7", "100", "'abc'", "1")
 
 
+@pytest.mark.parametrize("expression", ["i / 0", "i % 0", "m / 0", "m % 0", "d / 0", "d % 0"])
+def test_null_divided_by_zero_is_null_as_in_spark(duck, expression):
+    assert first(duck, expression) is None
+
+
 def test_a_letter_whose_other_case_is_uncertain_is_an_error(duck):
     with pytest.raises(duckdb.Error, match="VALUE_LETTERCASE"):
         first(duck, "LOWER(s)", "1", "1", "'ΟΔΟΣ'")

@@ -159,7 +159,7 @@ def test_a_restored_manager_goes_on_where_the_saved_one_was() -> None:
         before = mediator.manager
         mediator.manager = SweepManager(CHAIN, mediator.sources.operators)
         mediator.manager.restore(saved)
-        assert mediator.manager.umq == before.umq
+        assert mediator.manager.umq.held == before.umq.held
         assert mediator.manager.work == before.work
         assert mediator.manager.mirror.rows() == before.mirror.rows()
         mediator.ask()
@@ -194,11 +194,11 @@ BAD = [
 def test_a_message_out_of_its_protocol_changes_nothing(message: Any, rule: str) -> None:
     mediator = waiting()
     manager = mediator.manager
-    state = (manager.progress, dict(manager.uqs), manager.umq, manager.work)
+    state = (manager.progress, dict(manager.uqs), list(manager.umq.held), manager.work)
     with pytest.raises(ProtocolError, match=rule) as raised:
         manager.handle(message)
     assert raised.value.code == "PROTOCOL_VIEW_MANAGER"
-    assert (manager.progress, manager.uqs, manager.umq, manager.work) == state
+    assert (manager.progress, manager.uqs, manager.umq.held, manager.work) == state
     assert asked_to_the_end(mediator) == [(1, 1, True, {(1, 3): 1})]
 
 

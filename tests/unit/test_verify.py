@@ -214,3 +214,17 @@ def test_sql_that_duckdb_cannot_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(FrescoError, match="VERIFY_SQL") as error:
         verify_pipeline(tmp_path)
     assert error.value.where == "total"
+
+
+def test_global_transactions_released_as_local_leave_the_group_weak_and_say_so(
+    tmp_path: Path,
+) -> None:
+    made = bank(tmp_path)
+    made.commit(0, 4)
+    made.commit(5, 8, released={"g-17": 1, "g-18": 1})
+    verdict = verify_pipeline(tmp_path)
+    group = line(verdict, "g")
+    assert (group.achieved, group.holds) == ("weak", False)
+    assert group.note == "2 global transactions were released as local"
+    assert line(verdict, "balance").achieved == "complete", "one source's view has lost nothing"
+    assert not verdict.holds and not verdict.problems

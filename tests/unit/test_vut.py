@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streaming.merge.covered import Covered, merged
 from streaming.merge.machine import MergeMachine
-from streaming.merge.rows import Block, Row, Shape, Span
+from streaming.merge.rows import Block, Row, Shape
 from streaming.merge.vut import VUT
 from streaming.messages import ActionList, Rel, RelRun, Rows
 
@@ -16,9 +16,9 @@ FIRST = Shape((0,), (0,))
 def filled(*runs: tuple[int, int, Shape], whole_columns: bool = False) -> tuple[VUT, list[Row]]:
     """A table of two columns with these runs in one block."""
     vut, block = VUT(2, whole_columns), Block(runs[-1][1])
-    rows = [vut.add(*run) for run in runs]
-    for run in runs:
-        block.add([Span(*run)])
+    rows = [Row(*run) for run in runs]
+    vut.add(rows)
+    block.add(rows)
     vut.add_block(block)
     return vut, rows
 
@@ -52,10 +52,9 @@ def test_painting_where_nothing_is_white_says_so() -> None:
 def test_a_row_below_a_column_that_is_painted_already_is_red_at_once() -> None:
     vut = VUT(2)
     vut.paint(0, 6)
-    block = Block(9)
-    for run in ((0, 4, FIRST), (5, 9, FIRST)):
-        vut.add(*run)
-        block.add([Span(*run)])
+    block, rows = Block(9), [Row(0, 4, FIRST), Row(5, 9, FIRST)]
+    vut.add(rows)
+    block.add(rows)
     vut.add_block(block)
     assert vut.first_white(0) == 7
 
@@ -68,10 +67,10 @@ def test_a_row_is_blocked_once_by_each_row_right_above_it() -> None:
 
 def test_a_block_finds_its_busy_cells_by_number() -> None:
     block = Block(9)
-    for run in ((0, 4, FIRST), (5, 6, BOTH), (7, 9, SECOND_IDLE)):
-        block.add([Span(*run)])
+    block.add([Row(0, 4, FIRST), Row(5, 6, BOTH), Row(7, 9, SECOND_IDLE)])
     assert [block.first_busy(1, number) for number in (0, 6, 7)] == [5, 6, None]
     assert [block.last_busy(1, 0, last) for last in (4, 5, 9)] == [None, 5, 6]
+    assert block.last_busy(1, 6, 5) is None, "nothing lies between"
     assert block.busy_cells(0, 3) == 7
 
 

@@ -150,7 +150,7 @@ class Bank:
 
         Args:
             given: `states`: number -> view -> the state to record in place of the true one;
-                `suspended`: as the epoch says.
+                `suspended`: as the epoch says; `released`: ids as keys.
         """
         changed: Mapping[int, Mapping[str, Bag]] = given.get("states", {})  # type: ignore[assignment]
         deltas = {}
@@ -163,7 +163,8 @@ class Bank:
                 rows += [(number, n, *row) for row, n in difference.items() if n]
                 self.published[name] = target
             deltas[name] = arrow(table.schema, rows)
-        self.publish(deltas, first, last, given.get("suspended", {}))  # type: ignore[arg-type]
+        suspended, released = (given.get(name, {}) for name in ("suspended", "released"))
+        self.publish(deltas, first, last, suspended, tuple(released))  # type: ignore[arg-type]
 
     def publish(
         self,
@@ -171,6 +172,7 @@ class Bank:
         first: int,
         last: int,
         suspended: Mapping[str, int] | None = None,
+        released: tuple[str, ...] = (),
     ) -> None:
         """One epoch with these deltas."""
         covered = merge_runs(self.covered, [(first, last)])
@@ -178,7 +180,13 @@ class Bank:
         before = self.writer.last()
         number = before.epoch + 1 if before else 1
         epoch = Epoch(
-            "g", number, ((first, last),), covered, frontier_of(covered), suspended=suspended or {}
+            "g",
+            number,
+            ((first, last),),
+            covered,
+            frontier_of(covered),
+            suspended=suspended or {},
+            released=released,
         )
         self.writer.commit(deltas, epoch)
 

@@ -65,6 +65,8 @@ def write_catalog(warehouse: Path, group: str, views: Sequence[ViewTable]) -> No
             "group": group,
             "schema": [{"name": one.name, "type": one.type} for one in view.schema],
             "key": list(view.key),
+            "since": view.since,
+            "column": view.column,
         }
         for view in views
     ]

@@ -1,0 +1,154 @@
+"""View managers that ask, alone over a real PostgreSQL: no Kafka, no Spark, no table.
+
+Updates come from PostgreSQL's own log (pgoutput through SQL), answers from its tables, people work on it
+in other processes. What is measured is what a mode itself costs and how it waits; what the service adds
+is `asking_service`. A step reads the log, hands the message to the manager's `Dialogue` and takes its
+snapshot, as a step of the service does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+
+from bench import orders
+from streaming import rows as packing
+from streaming.algebra.duckops import DuckOperators
+from streaming.algebra.tree import Scan
+from streaming.messages import Updates
+from streaming.runtime.choosing import Choice
+from streaming.runtime.dialogue import Dialogue
+from streaming.sources.query import PostgresSource
+from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.levels import Level
+from streaming.viewmanagers.modes import Options
+from tests.service import askedpostgres as asked
+from tests.service.pglog import Log
+
+STEP_SECONDS = 0.5
+"""From one look at the log to the next."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One mode under one load.
+
+    Attributes:
+        settings: of the manager, where they are not as usual.
+        paced: whether answers are given at known states; else at those of the moment.
+    """
+
+    mode: str
+    rows: int
+    rate: float
+    seconds: float
+    settings: Mapping[str, int]
+    paced: bool = True
+
+    @property
+    def name(self) -> str:
+        given = ", ".join(f"{name} {value}" for name, value in self.settings.items())
+        moment = "" if self.paced else "answers of the moment"
+        return ": ".join(
+            part for part in (self.mode, ", ".join(filter(None, (given, moment)))) if part
+        )
+
+
+class LargeLog(Log):
+    """A log whose initial state the source gives, and that keeps no rows."""
+
+    def begin(self, operators: DuckOperators, source: PostgresSource | None = None) -> Updates:
+        assert source is not None
+        self._slot.start()
+        whole = {}
+        for name, relation in self.relations.items():
+            (rows,) = asked.asked(source, (Scan(name, relation.schema), {})).rows
+            whole[name], self.rows[name] = operators.pack(rows), {}
+        return self._message(operators, 0, {}, []).model_copy(update={"relations": whole})
+
+    def more(self, operators: DuckOperators) -> Updates | None:
+        for rows in self.rows.values():
+            rows.clear()
+        return super().more(operators)
+
+
+def measure(dsn: str, sizes: orders.Sizes, run: Run, folder: Path) -> dict[str, Any]:
+    """The figures of one run over filled tables."""
+    found, operators = asked.captured(dsn, *orders.TABLES), asked.operators(folder)
+    relations = asked.relations(found)
+    spec = ViewSpec("v", "g", asked.view(orders.VIEW.format(source="north"), found))
+    keys = {name: relation.key for name, relation in relations.items()}
+    choice = Choice(
+        run.mode, Level.STRONG, "one-local", Options(keys, run.settings), sources=("north",)
+    )
+    source = PostgresSource("north", dsn, found, operators)
+    staged = iter(range(10**9))
+
+    def stage(content: bytes) -> str:
+        name = f"mirror-{next(staged)}.parquet"
+        (folder / name).write_bytes(content)
+        return name
+
+    dialogue = Dialogue(
+        spec,
+        choice,
+        operators,
+        {"north": source},
+        lambda table: packing.staged(table, stage),
+        lambda one, query: one.answer(query),
+        paced=run.paced,
+    )
+    log = LargeLog(dsn, relations, "v")
+    try:
+        began = time.perf_counter()
+        list(dialogue.deliver(log.begin(operators, source)))
+        initial = time.perf_counter() - began
+        dialogue.counted()
+        with orders.at_work(dsn, sizes, run.rate):
+            figures = _loop(dialogue, log, operators, run)
+        return {**figures, "initial_s": initial}
+    finally:
+        dialogue.close()
+        log.close()
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("VACUUM orders")
+
+
+def _loop(dialogue: Dialogue, log: Log, operators: DuckOperators, run: Run) -> dict[str, Any]:
+    """Step after step until the time is over."""
+    ages, spent, shown = list[float](), 0.0, 0
+    until, cpu = time.monotonic() + run.seconds, time.process_time()
+    while time.monotonic() < until:
+        began = time.perf_counter()
+        updates = log.more(operators)
+        read = time.perf_counter()
+        work = dialogue.deliver(updates) if updates is not None else iter(())
+        if updates is None and dialogue.rest():
+            work = dialogue.flush()
+        for one in work:
+            ages += [log.age(n) for n in range(max(one.first, 1), one.last + 1)]
+            shown = max(shown, one.last)
+        dialogue.snapshot()
+        ended = time.perf_counter()
+        spent += ended - read
+        time.sleep(max(0.0, began + STEP_SECONDS - ended))
+    cpu = time.process_time() - cpu
+    counts, numbers = dialogue.counted(), max(log.number, 1)
+    oldest = max((log.age(n) for n in range(shown + 1, log.number + 1)), default=0.0)
+    return {
+        "numbers": log.number,
+        "shown": shown,
+        "oldest_waiting_s": oldest,
+        "p50_s": float(np.percentile(ages, 50)) if ages else None,
+        "p99_s": float(np.percentile(ages, 99)) if ages else None,
+        "queries_per_update": counts["queries"] / numbers,
+        **{what: counts[what] for what in ("statements", "held", "again", "compensations")},
+        "wall_ms_per_update": 1000 * spent / numbers,
+        "cpu_ms_per_update": 1000 * cpu / numbers,
+    }

@@ -1,0 +1,111 @@
+"""The keyed three-relation join that `bench.asking` maintains, and the people who change it.
+
+Orders name a customer and a product: of n base rows nine in ten are orders, one in a hundred is a
+product, the rest customers. All columns that are joined on have an index.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+START_SECONDS = 120.0
+TABLES = ("orders", "customer", "product")
+VIEW = """SELECT o.id, c.id AS customer, p.id AS product, c.name, o.amount * p.price AS cost
+FROM {source}.orders o JOIN {source}.customer c ON o.customer = c.id
+JOIN {source}.product p ON o.product = p.id"""
+_MAKE = """
+DROP TABLE IF EXISTS orders, customer, product;
+CREATE TABLE customer (id bigint PRIMARY KEY, name text);
+CREATE TABLE product (id bigint PRIMARY KEY, price numeric(18,2));
+CREATE TABLE orders (id bigint PRIMARY KEY, customer bigint, product bigint, amount numeric(18,2));
+INSERT INTO customer SELECT i, 'name ' || i FROM generate_series(0, {customers} - 1) i;
+INSERT INTO product SELECT i, i + 0.5 FROM generate_series(0, {products} - 1) i;
+INSERT INTO orders SELECT i, i % {customers}, i % {products}, i % 1000
+    FROM generate_series(0, {orders} - 1) i;
+CREATE INDEX ON orders (customer); CREATE INDEX ON orders (product);
+ALTER TABLE orders REPLICA IDENTITY FULL; ALTER TABLE customer REPLICA IDENTITY FULL;
+ALTER TABLE product REPLICA IDENTITY FULL;
+"""
+_DO = (
+    (0.70, "UPDATE orders SET amount = amount + 1 WHERE id = {order}"),
+    (0.80, "UPDATE orders SET customer = {customer} WHERE id = {order}"),
+    (0.90, "INSERT INTO orders VALUES ({new}, {customer}, {product}, 5)"),
+    (1.00, "UPDATE customer SET name = left(name, 40) || 'x' WHERE id = {customer}"),
+)
+"""What one transaction does, and up to where of a drawn number in [0, 1)."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Rows of each table."""
+
+    orders: int
+    customers: int
+    products: int
+
+    @classmethod
+    def of(cls, rows: int) -> Sizes:
+        """The tables of so many base rows together."""
+        return cls(rows * 90 // 100, rows * 9 // 100, rows // 100)
+
+
+def fill(dsn: str, rows: int) -> Sizes:
+    """Make the tables anew."""
+    sizes = Sizes.of(rows)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(_MAKE.format(**vars(sizes)).encode())
+        for table in TABLES:
+            connection.execute(f"VACUUM ANALYZE {table}".encode())
+    return sizes
+
+
+@contextmanager
+def at_work(dsn: str, sizes: Sizes, rate: float, writers: int = 2) -> Iterator[None]:
+    """So many transactions a second from other processes, each one update, until the block ends."""
+    context = multiprocessing.get_context("spawn")
+    stop, ready = context.Event(), context.Semaphore(0)
+    people = [
+        context.Process(
+            target=_write, args=(dsn, sizes, rate / writers, k, stop, ready), daemon=True
+        )
+        for k in range(writers)
+    ]
+    for one in people:
+        one.start()
+    for _ in people:
+        if not ready.acquire(timeout=START_SECONDS):
+            raise TimeoutError("those who write have not begun")
+    try:
+        yield
+    finally:
+        stop.set()
+        for one in people:
+            one.join()
+
+
+def _write(dsn: str, sizes: Sizes, rate: float, seed: int, stop: Any, ready: Any) -> None:
+    rng = random.Random(seed)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        ready.release()
+        due = time.perf_counter()
+        while not stop.is_set():
+            drawn = rng.random()
+            statement = next(text for below, text in _DO if drawn < below)
+            connection.execute(
+                statement.format(
+                    order=rng.randrange(sizes.orders),
+                    customer=rng.randrange(sizes.customers),
+                    product=rng.randrange(sizes.products),
+                    new=sizes.orders + rng.randrange(1 << 50),
+                ).encode()
+            )
+            due += 1 / rate
+            stop.wait(max(0.0, due - time.perf_counter()))

@@ -1,0 +1,113 @@
+"""One pipeline over a PostgreSQL and a MariaDB: global transactions, crossing, late, lost (DESIGN 6)."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import Bank
+from proofs import assert_complete, assert_equal, assert_every_epoch_once, assert_no_change_twice
+from services import Pipeline, Process, until
+from twodatabases import Shop, open_shop, parts, shop_pipeline, start_capture
+
+from streaming.readers import Warehouse
+from streaming.runtime.plan import databases
+from streaming.verify import verify_pipeline, verify_sources
+
+THREADS, EACH = 16, 6
+LATE_MS = 300_000
+"""How long a part may be late."""
+WAITS_LITTLE = {"SHOP_TIMEOUT": "1500"}
+
+
+@pytest.mark.timeout(900)
+def test_sales_over_a_postgresql_and_a_mariadb_move_as_one_whatever_is_killed_or_late(
+    bank: Bank, tmp_path: Path
+) -> None:
+    with ExitStack() as last:
+        shop = last.enter_context(open_shop(bank, tmp_path / "mariadb"))
+        pipeline = shop_pipeline(tmp_path / "shop", bank, shop, LATE_MS)
+        captures = [start_capture(pipeline)]
+        last.callback(lambda: captures[-1].kill())
+        with pipeline.running() as service:
+            until(pipeline.newest, "the first epoch", alive=service)
+            sell_with_kills(shop, pipeline, captures)
+            shop.rests(pipeline, service)
+            ask_a_store_at_rest(shop, pipeline, service)
+            assert service.stops() == 0
+        proven(pipeline)
+
+        impatient = replace(pipeline, environment={**pipeline.environment, **WAITS_LITTLE})
+        with impatient.running() as service:
+            lose_a_part(shop, impatient, service)
+            shop.rests(impatient, service)
+            assert service.stops() == 0
+        assert captures[-1].stops() == 0
+    assert "Traceback" not in service.says
+    verdict = verify_pipeline(pipeline.warehouse, 50)
+    assert verdict.problems == ()
+    levels = {(line.kind, line.achieved) for line in verdict.lines}
+    assert levels == {("view", "complete"), ("group", "weak")}, "a sale is seen half, and told"
+
+
+def sell_with_kills(shop: Shop, pipeline: Pipeline, captures: list[Process]) -> None:
+    """Crossing sales from 16 threads, one part long after the other, the capture killed twice."""
+    early, late = parts(900, 1, 5.0, "sale-late")
+    shop.at_till(*early)
+    working = threading.Thread(target=shop.sell, args=(THREADS, EACH))
+    working.start()
+    for kill in ("first", "second"):
+        captures[-1].kill()
+        captures.append(start_capture(pipeline, kill))
+    working.join()
+    shop.at_store("TRUNCATE TABLE note")
+    shop.at_store("INSERT INTO note VALUES (3, 'three')")
+    shop.at_store(*late)
+
+
+def ask_a_store_at_rest(shop: Shop, pipeline: Pipeline, service: Process) -> None:
+    """An answer of a server whose log only went on to a new file needs no further transaction there."""
+    shop.at_store("FLUSH BINARY LOGS")
+    shop.at_till("UPDATE account SET owner = 'renamed' WHERE id = 1")
+
+    def renamed(view: str) -> bool:
+        return any(owner == "renamed" for _, _, owner, _ in pipeline.rows(view))
+
+    until(lambda: renamed("joined") and renamed("asked"), "the new name", alive=service)
+
+
+def lose_a_part(shop: Shop, pipeline: Pipeline, service: Process) -> None:
+    """A part that never comes is released as local after the timeout, and the commit says so."""
+    lost, _ = parts(901, 1, 7.0, "sale-lost")
+    shop.at_till(*lost)
+    until(
+        lambda: any("sale-lost" in epoch.released for epoch in pipeline.epochs()),
+        "the lost sale to be released",
+        alive=service,
+    )
+
+
+def proven(pipeline: Pipeline) -> None:
+    """Complete, equal to both databases, nothing twice, and both ways of maintaining agree."""
+    assert_complete(verify_pipeline(pipeline.warehouse, 100))
+    assert_equal(verify_sources(pipeline.warehouse, databases(pipeline.read_config())))
+    assert_every_epoch_once(pipeline)
+    assert_no_change_twice(pipeline)
+    joined = pipeline.rows("joined")
+    assert joined == pipeline.rows("asked")
+    assert len(joined) == 20 + THREADS * EACH * 1 + THREADS * 2 + 1
+    assert pipeline.rows("noted") == [(3, "three")]
+    assert not any(epoch.released for epoch in pipeline.epochs())
+    assert set(totals(pipeline)) == {0}, "a sale was seen half"
+
+
+def totals(pipeline: Pipeline) -> list[object]:
+    """The sum of all entries at every epoch."""
+    warehouse = Warehouse(pipeline.warehouse)
+    found = []
+    for epoch in pipeline.epochs():
+        found += warehouse.read("total", epoch=epoch.epoch)["total"].to_pylist()
+    return found

@@ -1,0 +1,111 @@
+"""A MariaDB that is wrong, slow or gone, and one that is started again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import askedpostgres as asked
+import pytest
+from twodatabases import mariadb_server
+
+from streaming.algebra.duckops import DuckOperators
+from streaming.embedded.mariadb import Mariadb
+from streaming.errors import FrescoError
+from streaming.sources.mysql import check_log, read_schemas
+from streaming.sources.mysqlcheck import check_server
+from streaming.sources.mysqlquery import MysqlSource
+from streaming.sources.mysqlsession import PLAIN, MysqlSession
+from streaming.sources.mysqlurl import connect, parse_url
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb]:
+    with mariadb_server(tmp_path_factory.mktemp("mariadb")) as running:
+        running.execute(
+            "CREATE DATABASE shop",
+            "CREATE TABLE shop.odd (id INT PRIMARY KEY)",
+            "INSERT INTO shop.odd VALUES (1), (2)",
+        )
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ops(tmp_path_factory: pytest.TempPathFactory) -> DuckOperators:
+    return asked.operators(tmp_path_factory.mktemp("staged"))
+
+
+def captured(server: Mariadb, *tables: str) -> list[Any]:
+    return read_schemas(server.url("shop"), "shop", "shop", {one: f"shop.{one}" for one in tables})
+
+
+def source(server: Mariadb, ops: DuckOperators, *tables: str) -> MysqlSource:
+    return MysqlSource("shop", server.url("shop"), captured(server, *tables), ops)
+
+
+def test_what_is_wrong_with_a_source_has_a_code_and_no_password(
+    server: Mariadb, ops: DuckOperators
+) -> None:
+    url = server.url("shop")
+    with pytest.raises(FrescoError, match="SOURCE_TABLE_MISSING"):
+        captured(server, "absent")
+    wrong = url.replace(server.password, "secret-guess")
+    with pytest.raises(FrescoError, match="SOURCE_CREDENTIALS") as refused:
+        read_schemas(wrong, "shop", "shop", {"odd": "shop.odd"})
+    assert "secret-guess" not in str(refused.value)
+    with pytest.raises(FrescoError, match="SOURCE_UNREACHABLE"):
+        read_schemas("mariadb://u:p@127.0.0.1:1/x", "shop", "shop", {"odd": "shop.odd"})
+    behind = MysqlSession("shop", url, timeout=5, remembered=1 << 60)
+    with pytest.raises(FrescoError, match="SOURCE_BEHIND"), behind.snapshot():
+        pass
+    behind.close()
+    slow = MysqlSession("shop", url, timeout=0.2)
+    with (
+        pytest.raises(FrescoError, match="SOURCE_QUERY_TIMEOUT"),
+        slow.snapshot() as (connection, _),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("SELECT SLEEP(1) FROM shop.odd")
+    slow.close()
+
+
+def test_a_log_without_whole_rows_is_refused_with_the_statements_that_fix_it(
+    server: Mariadb,
+) -> None:
+    url = server.url("shop")
+    check_log(url, "shop")
+    assert [one.level for one in check_server(url, "shop")] == ["ok", "ok", "ok"]
+    server.execute("SET GLOBAL binlog_row_image = 'MINIMAL'")
+    try:
+        with pytest.raises(FrescoError, match="SOURCE_ROW_IMAGE") as refused:
+            check_log(url, "shop")
+        assert "SET GLOBAL binlog_row_image = 'FULL';" in refused.value.todo
+        assert [one.level for one in check_server(url, "shop")] == ["wrong", "ok", "ok"]
+    finally:
+        server.execute("SET GLOBAL binlog_row_image = 'FULL'")
+
+
+def test_a_killed_connection_is_opened_again_by_itself(server: Mariadb, ops: DuckOperators) -> None:
+    asking = source(server, ops, "odd")
+    tree = asked.view("SELECT id FROM shop.odd", captured(server, "odd"))
+    before = asked.listed(asked.asked(asking, (tree, {})).rows[0])  # type: ignore[arg-type]
+    connection = asking.session._connection
+    assert connection is not None
+    server.execute(f"KILL {connection.thread_id()}")
+    assert asked.listed(asked.asked(asking, (tree, {})).rows[0]) == before  # type: ignore[arg-type]
+    assert asking.session.connects == 2
+    asking.close()
+
+
+def test_the_server_keeps_its_data_and_its_log_over_a_restart(tmp_path: Path) -> None:
+    with mariadb_server(tmp_path) as first:
+        first.execute("CREATE DATABASE kept", "CREATE TABLE kept.t (a INT)")
+        first.execute("INSERT INTO kept.t VALUES (5)")
+    with mariadb_server(tmp_path) as again:
+        url = parse_url(again.url("kept"), "kept")
+        with connect(url, "kept", conv=PLAIN) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT a, @@global.binlog_row_metadata FROM t")
+            assert cursor.fetchone() == ("5", "FULL")
+            cursor.execute("SHOW BINARY LOGS")
+            assert len(cursor.fetchall()) >= 2

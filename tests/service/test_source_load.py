@@ -1,0 +1,150 @@
+"""A view's first rows out of a database under load, brought to one number exactly (DESIGN 7)."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import askedpostgres as asked
+import psycopg
+import pyarrow as pa
+import pytest
+from askedpostgres import execute
+from pglog import Log
+from services import until
+
+from streaming.embedded.postgres import Postgres
+from streaming.errors import FrescoError
+from streaming.rows import unpack
+from streaming.runtime.asking import Access
+from streaming.runtime.firstrows import FirstRows
+from streaming.runtime.sourceload import SourceLoad
+from streaming.sources.schema import CapturedRelation
+from streaming.warehouse.updates import UpdatesReader, UpdatesWriter
+from streaming.warehouse.upkeep import drop_below
+
+LOADS = 6
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    with asked.server(tmp_path_factory.mktemp("load")) as running:
+        yield running
+
+
+class Recorded:
+    """The database's log, recorded in `_updates` as the integrator does."""
+
+    def __init__(self, folder: Path, dsn: str, found: list[CapturedRelation]) -> None:
+        self.folder, self.sequence = folder, 0
+        self.relations = asked.relations(found)
+        self.log = Log(dsn, self.relations, "v")
+        self.operators = asked.operators(folder)
+        self.writer = UpdatesWriter(str(folder), "p", list(self.relations.values()))
+        self._append(self.log.begin(self.operators))
+
+    def more(self) -> None:
+        """What has been committed since, in one step."""
+        message = self.log.more(self.operators)
+        if message is not None:
+            self._append(message)
+
+    def _append(self, message: Any) -> None:
+        self.sequence += 1
+        tables = {n: unpack(rows, self.folder) for n, rows in message.relations.items()}
+        one = message.logs["north"]
+        count = len(one.numbers)
+        columns = {
+            "number": pa.array(one.numbers, pa.int64()),
+            "source": pa.array(["north"] * count),
+            "transaction": pa.array(one.transactions, pa.string()),
+            "position": pa.array(map(str, one.positions), pa.string()),
+            "committed_ms": pa.array([0] * count, pa.int64()),
+        }
+        self.writer.append(self.sequence, tables, pa.table(columns), (), message.last)
+
+    def at(self, relation: str, number: int) -> Counter[tuple[Any, ...]]:
+        """What the log says that a relation held."""
+        rows: Counter[tuple[Any, ...]] = Counter()
+        for (n, row), count in self.log.rows[relation].items():
+            if n <= number:
+                rows[row] += count
+        return Counter({row: count for row, count in rows.items() if count})
+
+
+def counted(table: pa.Table) -> Counter[tuple[Any, ...]]:
+    names = table.column_names[2:]
+    rows = zip(*(table.column(name).to_pylist() for name in names), strict=True)
+    return Counter(dict(zip(rows, table.column("_multiplicity").to_pylist(), strict=True)))
+
+
+def write(dsn: str, seed: int, stop: threading.Event) -> None:
+    """Transactions on both tables, some slow, some rolled back."""
+    rng = random.Random(seed)
+    with psycopg.connect(dsn) as connection:
+        while not stop.is_set():
+            for _ in range(rng.randint(1, 4)):
+                id_, value = rng.randrange(40), rng.randrange(1000)
+                table = rng.choice(["led", "other"])
+                connection.execute(
+                    f"INSERT INTO {table} VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET v = %s",
+                    (id_ * 4 + seed, value, value),
+                )
+                if rng.random() < 0.2:
+                    connection.execute(f"DELETE FROM {table} WHERE id = %s", (id_ * 4 + seed,))
+            connection.rollback() if rng.random() < 0.2 else connection.commit()
+            stop.wait(rng.random() * 0.02)
+
+
+def test_the_sources_rows_are_brought_to_a_number_exactly(server: Postgres, tmp_path: Path) -> None:
+    dsn = server.dsn("north")
+    for table in ("led", "other"):
+        execute(
+            dsn,
+            f"CREATE TABLE {table} (id int PRIMARY KEY, v int)",
+            f"ALTER TABLE {table} REPLICA IDENTITY FULL",
+            f"INSERT INTO {table} SELECT i, i FROM generate_series(1000, 1099) i",
+        )
+    found = asked.captured(dsn, "led", "other")
+    recorded = Recorded(tmp_path, dsn, found)
+    schemas = {name: one.schema for name, one in recorded.relations.items()}
+    access = {"north": Access(dsn, found)}
+    stop = threading.Event()
+    writers = [threading.Thread(target=write, args=(dsn, seed, stop)) for seed in range(4)]
+    for one in writers:
+        one.start()
+    numbers = []
+    try:
+        for turn in range(LOADS):
+            load = SourceLoad(tmp_path, access, schemas)
+
+            def moved(load: SourceLoad = load) -> Any:
+                taken = load.relations_at(UpdatesReader(str(tmp_path)))
+                recorded.more()
+                return taken
+
+            number, rows = until(moved, f"load {turn}")
+            load.close()
+            numbers.append(number)
+            for name in schemas:
+                assert counted(rows[name]) == recorded.at(name, number), (turn, name, number)
+            if turn == 1:
+                assert drop_below(recorded.writer.table, number) > 0
+    finally:
+        stop.set()
+        for one in writers:
+            one.join()
+        recorded.log.close()
+        recorded.writer.close()
+    assert numbers == sorted(set(numbers)) and numbers[-1] > 20
+    reader = UpdatesReader(str(tmp_path))
+    assert reader.kept_from > 0
+    tree = asked.view("SELECT id, v FROM north.led", found)
+    known = {"north.led": schemas["north.led"]}
+    without = FirstRows(tmp_path, "v", tree, known, recorded.relations, {})
+    with pytest.raises(FrescoError, match="VIEW_INITIAL_ROWS"):
+        without.take(reader)

@@ -1,0 +1,198 @@
+"""A MariaDB's log as Debezium's messages: whole, counted, and resumed after any event."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+from streaming.capture.envelope import Envelope, Message, Table
+from streaming.capture.logevents import Begin, Commit, Ddl, LogEvent, Passed, RowChange, Truncate
+from streaming.capture.position import Progress, progress_from_json
+from streaming.capture.publishing import Publisher
+from streaming.sources.debezium import Decoder
+from streaming.sources.mysqlstate import Place
+from streaming.sources.schema import CapturedSource, captured
+from tests.sourcelog import Topics
+
+TABLES = {
+    ("bank", "entry"): Table("bank", "entry", "shop.bank.entry", ("id",)),
+    ("bank", "loose"): Table("bank", "loose", "shop.bank.loose", ()),
+}
+ENVELOPE = Envelope("shop", "shop.notifications")
+START = Progress(Place("binlog.000001", 100), server=7, snapshot="done")
+
+
+class Log:
+    """Writes a log, event by event."""
+
+    def __init__(self) -> None:
+        self.events: list[LogEvent] = []
+        self.at = START.at
+
+    def _next(self) -> Place:
+        self.at = Place(self.at.file, self.at.offset + 10)
+        return self.at
+
+    def begin(self) -> None:
+        self.events.append(Begin(self.at, f"0-7-{len(self.events)}", 5))
+
+    def commit(self) -> None:
+        self.events.append(Commit(self._next(), 5))
+
+    def change(self, op: str, before: Any, after: Any, table: str = "entry") -> None:
+        at = self._next()
+        self.events.append(RowChange(("bank", table), op, before, after, at, 0, 7, 5))
+
+    def rotate(self) -> None:
+        number = int(self.at.file.rpartition(".")[2]) + 1
+        self.at = Place(f"binlog.{number:06}", 4)
+        self.events.append(Passed(self.at))
+
+
+def row(id_: int, amount: str = "AA==") -> dict[str, Any]:
+    return {"id": id_, "amount": amount}
+
+
+def published(publisher: Publisher, events: list[LogEvent]) -> list[Message]:
+    return [message for event in events for message in publisher.handle(event)]
+
+
+def values(messages: list[Message], topic: str) -> list[Any]:
+    return [None if v is None else json.loads(v) for name, _, v in messages if name == topic]
+
+
+def read_from(events: list[LogEvent], at: Place) -> list[LogEvent]:
+    """The log from a transaction's beginning on."""
+    begins = [n for n, event in enumerate(events) if isinstance(event, Begin) and event.at >= at]
+    return events[begins[0] :] if begins else []
+
+
+def random_log(rng: random.Random) -> list[LogEvent]:
+    log = Log()
+    for number in range(12):
+        if rng.random() < 0.15:
+            log.rotate()
+        log.begin()
+        kind = rng.random()
+        if kind < 0.1:
+            log.events.append(Ddl("bank", "TRUNCATE entry", log._next(), 7, 5))
+            log.events.append(Truncate(("bank", "entry"), log.at, 7, 5))
+        elif kind > 0.2:
+            for n in range(rng.randrange(4)):
+                id_ = number * 10 + n
+                match rng.randrange(4):
+                    case 0:
+                        log.change("c", None, row(id_))
+                    case 1:
+                        log.change("u", row(id_), row(id_, "AQ=="))
+                    case 2:
+                        log.change("u", row(id_), row(-id_ - 1))
+                    case 3:
+                        log.change("d", row(id_), None, rng.choice(["entry", "loose"]))
+        log.commit()
+    return log.events
+
+
+def test_a_capture_that_ends_after_any_event_goes_on_with_exactly_what_is_missing() -> None:
+    for seed in range(60):
+        events = random_log(random.Random(seed))
+        whole = published(Publisher(ENVELOPE, TABLES, START), events)
+        for cut in range(len(events) + 1):
+            first = Publisher(ENVELOPE, TABLES, START)
+            before = published(first, events[:cut])
+            saved = progress_from_json(first.progress.to_json(), "test")
+            after = published(Publisher(ENVELOPE, TABLES, saved), read_from(events, saved.at))
+            assert before + after == whole, (seed, cut)
+
+
+def test_end_counts_what_stands_before_it_a_key_change_twice_and_a_truncate_once() -> None:
+    log = Log()
+    log.begin()
+    log.change("u", row(1), row(2))
+    log.change("u", row(2), row(2, "AQ=="))
+    log.change("d", row(3), None)
+    log.commit()
+    messages = published(Publisher(ENVELOPE, TABLES, START), log.events)
+    events = values(messages, "shop.bank.entry")
+    assert [e and e["op"] for e in events] == ["d", None, "c", "u", "d", None]
+    orders = [e["transaction"]["total_order"] for e in events if e]
+    assert orders == [1, 2, 3, 4]
+    begin, end = values(messages, "shop.transaction")
+    assert (
+        begin["id"] == end["id"] == events[0]["transaction"]["id"] == "file=binlog.000001,pos=100"
+    )
+    assert end["event_count"] == 4
+    assert end["data_collections"] == [{"data_collection": "bank.entry", "event_count": 4}]
+    assert end["end"] == {"file": "binlog.000001", "pos": 140}
+
+
+def test_a_transaction_without_captured_rows_shows_only_where_the_log_is_waited_for() -> None:
+    log = Log()
+    for _ in range(3):
+        log.begin()
+        log.commit()
+    publisher = Publisher(ENVELOPE, TABLES, START)
+    assert published(publisher, log.events) == []
+    assert publisher.progress.at == log.at
+    begin, end = values(list(publisher.pause()), "shop.transaction")
+    assert (begin["status"], end["status"], end["event_count"]) == ("BEGIN", "END", 0)
+    assert end["end"]["pos"] == log.at.offset
+    assert end["id"] == "file=binlog.000001,pos=129", "where no transaction begins"
+    assert list(publisher.pause()) == []
+
+
+def test_a_log_that_goes_on_in_a_new_file_without_a_transaction_says_so_too() -> None:
+    log = Log()
+    log.begin()
+    log.change("c", None, row(1))
+    log.commit()
+    publisher = Publisher(ENVELOPE, TABLES, START)
+    published(publisher, log.events)
+    assert list(publisher.pause()) == [], "the row's own END has said it"
+    at = Place("binlog.000002", 379)
+    assert published(publisher, [Passed(Place("binlog.000002", 4)), Passed(at)]) == []
+    _, end = values(list(publisher.pause()), "shop.transaction")
+    assert end["end"] == {"file": "binlog.000002", "pos": 379}
+    assert publisher.progress.at == at
+
+
+def test_what_is_published_decodes_and_a_transaction_s_position_is_its_last_byte() -> None:
+    log = Log()
+    log.begin()
+    log.change("c", None, row(1, "BNI="))
+    log.commit()
+    log.begin()
+    log.change("u", row(1, "BNI="), row(1, "+zI="))
+    log.commit()
+    messages = published(Publisher(ENVELOPE, TABLES, START), log.events)
+    relation = captured(
+        "shop.entry",
+        "shop.bank.entry",
+        [("id", "bigint"), ("amount", "numeric(18,2)")],
+        key=["id"],
+        collection="bank.entry",
+    )
+    source = CapturedSource("shop", "shop", dialect="mysql")
+    batch = Topics().batch([(topic, value.decode()) for topic, _, value in messages if value])
+    decoded = Decoder([relation], [source]).decode(batch)
+    assert decoded.bad == ()
+    rows = decoded.rows["shop.entry"]
+    assert [str(v) for v in rows["a1"].to_pylist()] == ["12.34", "-12.30"]
+    ends = decoded.transactions["shop"].filter(
+        [status == "END" for status in decoded.transactions["shop"]["status"].to_pylist()]
+    )
+    assert ends["position"].to_pylist() == [(1 << 32) + 119, (1 << 32) + 139]
+    assert ends["transaction"].to_pylist() == rows["transaction"].to_pylist()
+    seen = Place("binlog.000001", 120).state
+    assert [seen.saw("", position) for position in ends["position"].to_pylist()] == [True, False]
+    assert seen.upto == ends["position"][0].as_py(), "no later transaction is waited for"
+
+
+def test_debezium_s_own_end_without_the_place_counts_from_the_beginning() -> None:
+    relation = captured("shop.t", "shop.bank.t", [("id", "bigint")], key=["id"])
+    source = CapturedSource("shop", "shop", dialect="mysql")
+    end = {"status": "END", "id": "file=binlog.000182,pos=339", "ts_ms": 1, "data_collections": []}
+    batch = Topics().batch([("shop.transaction", json.dumps(end))])
+    (position,) = Decoder([relation], [source]).decode(batch).transactions["shop"]["position"]
+    assert position.as_py() == (182 << 32) + 339

@@ -1,0 +1,237 @@
+"""MariaDB's types: what each is called, how its values are written, and how conditions are sent."""
+
+from __future__ import annotations
+
+import base64
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pymysqlreplication.constants import FIELD_TYPE
+
+from streaming.algebra.parse import parse
+from streaming.algebra.tree import Column, Relation
+from streaming.capture.cells import cell, log_encoders
+from streaming.errors import FrescoError
+from streaming.sources.debezium import Decoder
+from streaming.sources.mysqlfilter import weaker
+from streaming.sources.mysqltypes import kind_of
+from streaming.sources.mysqlurl import is_mysql, parse_url
+from streaming.sources.mysqlvalues import MysqlColumn
+from streaming.sources.reduction import reduction
+from streaming.sources.schema import CapturedSource, captured, spark_type
+from tests.sourcelog import Topics
+
+
+@pytest.mark.parametrize(
+    ("column_type", "spark"),
+    [
+        ("tinyint(1)", "smallint"),
+        ("tinyint(3) unsigned", "smallint"),
+        ("smallint(5) unsigned zerofill", "int"),
+        ("mediumint(9)", "int"),
+        ("int(10) unsigned", "bigint"),
+        ("bigint(20)", "bigint"),
+        ("bigint(20) unsigned", "decimal(20,0)"),
+        ("decimal(18,2)", "decimal(18,2)"),
+        ("decimal(65,30)", None),
+        ("float", "float"),
+        ("double(8,2) unsigned", "double"),
+        ("date", "date"),
+        ("datetime(6)", "timestamp_ntz"),
+        ("datetime", "timestamp_ntz"),
+        ("timestamp(3)", "timestamp"),
+        ("time(6)", None),
+        ("year(4)", "int"),
+        ("char(4)", "string"),
+        ("longtext", "string"),
+        ("enum('a','(b')", "string"),
+        ("set('x','bigint unsigned')", "string"),
+        ("binary(4)", "binary"),
+        ("mediumblob", "binary"),
+        ("bit(1)", "boolean"),
+        ("bit(10)", "binary"),
+        ("geometry", None),
+        ("uuid", None),
+    ],
+)
+def test_a_column_type_has_its_spark_type(column_type: str, spark: str | None) -> None:
+    assert spark_type(kind_of(column_type).captured) == spark
+
+
+CASES: list[tuple[str, Any, Any, Any]] = [
+    ("tinyint(4)", "-128", -128, -128),
+    ("bigint(20) unsigned", "18446744073709551615", 18446744073709551615, -1),
+    ("bigint(20) unsigned", "5", 5, 5),
+    ("decimal(18,2)", "-12.30", Decimal("-12.30"), "+zI="),
+    ("decimal(20,0)", "0", Decimal(0), "AA=="),
+    ("decimal(38,10)", "1234567890123456789012345678.0123456789",
+     Decimal("1234567890123456789012345678.0123456789"), "CUmw9vACMxPESZBOzGdFFQ=="),
+    ("float", "0.10000000149011612", 0.10000000149011612, 0.1),
+    ("double", "1e308", 1e308, 1e308),
+    ("date", "-1", date(1969, 12, 31), -1),
+    ("datetime(6)", "-62135596800000000", datetime(1, 1, 1), -62135596800000000),
+    ("datetime(3)", "1500", datetime(1970, 1, 1, 0, 0, 0, 1500), 1),
+    ("timestamp(6)", "1709208000123456", datetime(2024, 2, 29, 12, 0, 0, 123456),
+     "2024-02-29T12:00:00.123456Z"),
+    ("timestamp", "0", datetime(1970, 1, 1), None),
+    ("time(6)", "-3020399500000", timedelta(microseconds=-3020399500000), -3020399500000),
+    ("year(4)", "2024", 2024, 2024),
+    ("varchar(20)", "é🙂", "é🙂", "é🙂"),
+    ("json", '{"a": 1}', '{"a": 1}', '{"a": 1}'),
+    ("varbinary(9)", b"\x00\xff", b"\x00\xff", "AP8="),
+    ("binary(4)", b"ab\x00\x00", b"ab", "YWIAAA=="),
+    ("binary(2)", b"\x00\x00", "", "AAA="),
+    ("bit(1)", "1", "1", True),
+    ("bit(10)", "513", "1000000001", "AQI="),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("column_type", "text", "logged", "json"), CASES)
+def test_a_value_is_written_alike_from_a_snapshot_and_from_the_log(
+    column_type: str, text: Any, logged: Any, json: Any
+) -> None:
+    made = cell(kind_of(column_type), "precise")
+    assert (made.from_text(text), made.from_log(logged)) == (json, json)
+
+
+def test_decimals_may_be_written_as_digits() -> None:
+    made = cell(kind_of("decimal(18,2)"), "string")
+    assert made.from_text("-12.30") == made.from_log(Decimal("-12.3")) == "-12.30"
+
+
+def test_a_set_keeps_the_order_of_its_type_and_text_its_character_set() -> None:
+    columns = [
+        SimpleNamespace(name="s", type=FIELD_TYPE.SET, set_values=["a", "b", "c"]),
+        SimpleNamespace(
+            name="t",
+            type=FIELD_TYPE.VARCHAR,
+            collation_name="ucs2_general_ci",
+            character_set_name="ucs2",
+        ),
+    ]
+    encoders = log_encoders(columns, "precise")
+    assert encoders["s"]({"c", "a"}) == "a,c"
+    assert encoders["t"]("é".encode("utf-16-be")) == "é"
+    with pytest.raises(FrescoError, match="CAPTURE_TEXT"):
+        encoders["t"](b"\xd8")
+
+
+def decoded(column_type: str, value: Any) -> Any:
+    """A value's JSON through the decoder."""
+    kind = kind_of(column_type)
+    relation = captured("s.t", "s.b.t", [("id", "int"), ("v", kind.captured)], key=["id"])
+    import json
+
+    event = {
+        "op": "c",
+        "before": None,
+        "after": {"id": 1, "v": value},
+        "source": {"file": "binlog.000002", "pos": 5},
+        "transaction": {"id": "file=binlog.000002,pos=4", "total_order": 1},
+    }
+    source = CapturedSource("s", "s", dialect="mysql")
+    found = Decoder([relation], [source]).decode(Topics().batch([("s.b.t", json.dumps(event))]))
+    assert found.bad == ()
+    rows = found.rows["s.t"]
+    assert rows["position"].to_pylist() == [(2 << 32) + 5]
+    assert rows["unfit"].to_pylist() == [None], "the value fits"
+    return rows["a1"][0].as_py()
+
+
+@pytest.mark.parametrize(
+    ("column_type", "value", "expected"),
+    [
+        ("bigint(20) unsigned", -1, Decimal(18446744073709551615)),
+        ("bigint(20) unsigned", 9223372036854775807, Decimal(9223372036854775807)),
+        ("bit(10)", base64.b64encode(b"\x01\x02").decode(), b"\x02\x01"),
+        ("bit(10)", base64.b64encode(b"\x01").decode(), b"\x00\x01"),
+        ("bit(1)", True, True),
+        ("decimal(18,2)", "+zI=", Decimal("-12.30")),
+        ("datetime(6)", 1709208000123456, datetime(2024, 2, 29, 12, 0, 0, 123456)),
+        ("datetime(3)", 1709208000123, datetime(2024, 2, 29, 12, 0, 0, 123000)),
+        ("enum('a')", "a", "a"),
+        ("float", 0.1, 0.10000000149011612),
+        ("year(4)", 2024, 2024),
+    ],
+)
+def test_a_value_is_decoded_to_what_the_database_holds(
+    column_type: str, value: Any, expected: Any
+) -> None:
+    assert decoded(column_type, value) == expected
+
+
+def test_rows_come_back_in_their_types_and_dates_of_zeros_as_null() -> None:
+    def read(spark: str, *values: Any) -> list[Any]:
+        return MysqlColumn("s.t", "v", spark).read(list(values)).to_pylist()
+
+    assert read("float", "0.10000000149011612", None) == [0.10000000149011612, None]
+    assert read("boolean", "1", "0", None) == [True, False, None]
+    assert read("date", "-1", None) == [date(1969, 12, 31), None]
+    assert read("timestamp", "0") == [None]
+    assert read("timestamp_ntz", "0") == [datetime(1970, 1, 1)]
+    assert read("decimal(20,0)", "18446744073709551615") == [Decimal(18446744073709551615)]
+    assert read("binary", b"\x02\x01", None) == [b"\x02\x01", None]
+    with pytest.raises(FrescoError, match="SOURCE_VALUE_UNFIT"):
+        read("decimal(4,2)", "123.456")
+
+
+def test_keys_become_constants_that_no_text_breaks_out_of() -> None:
+    def literals(spark: str, array: pa.Array) -> list[str | None]:
+        made = MysqlColumn("s.t", "v", spark).key
+        assert made is not None
+        return made(array)
+
+    assert literals("string", pa.array(["it's \\ \0"])) == ["'it''s \\\\ \\0'"]
+    assert literals("binary", pa.array([b"\x00'"])) == ["x'0027'"]
+    assert literals("date", pa.array([date(2024, 2, 29)])) == ["DATE'2024-02-29'"]
+    assert literals("bigint", pa.array([5])) == ["5"]
+    assert literals("decimal(4,2)", pa.array([Decimal("1.50")])) == ["1.50"]
+    assert MysqlColumn("s.t", "v", "double").key is None
+
+
+RELATION = Relation(
+    "s.t",
+    (
+        Column("id", "bigint"),
+        Column("Odd `name", "string"),
+        Column("f", "float"),
+        Column("d", "date"),
+        Column("b", "boolean"),
+    ),
+    (0,),
+)
+
+
+@pytest.mark.parametrize(
+    ("condition", "sent"),
+    [
+        ("id > 5 AND id <> 7", ["(r.`id` > 5)", "(NOT ((r.`id` = 7)))"]),
+        ("`Odd ``name` = 'it\\'s \\\\'", ["(r.`Odd ``name` IN ('it''s \\\\'))"]),
+        ("`Odd ``name` <> 'a'", []),
+        ("`Odd ``name` > 'a'", []),
+        ("f = 0.5", []),
+        ("d >= DATE '2024-02-29'", ["(r.`d` >= CAST('2024-02-29' AS DATE))"]),
+        ("id = 1 OR f > 2", []),
+        ("id IS NULL OR b", ["((r.`id` IS NULL) OR r.`b`)"]),
+        ("upper(`Odd ``name`) = 'A' AND id = 3", ["(r.`id` = 3)"]),
+    ],
+)
+def test_a_condition_is_weakened_where_the_engines_differ(condition: str, sent: list[str]) -> None:
+    tree = parse(f"SELECT id FROM s.t WHERE {condition}", {"s.t": RELATION})
+    (one,) = reduction(tree).inputs
+    assert weaker(one.filters, [column.name for column in RELATION.schema]) == sent
+
+
+def test_a_connection_is_a_url_that_hides_its_password() -> None:
+    url = parse_url("mariadb://me:p%40ss@db.example:3307/bank?ssl_ca=/ca.pem", "shop")
+    assert (url.host, url.port, url.user, url.password) == ("db.example", 3307, "me", "p@ss")
+    assert (url.database, url.ssl_ca) == ("bank", "/ca.pem")
+    assert "p@ss" not in repr(url)
+    assert is_mysql("MariaDB://x") and not is_mysql("postgresql://x")
+    for wrong in ("mariadb://nobody", "mariadb://u@h:x/", "mariadb://u@h/d?what=1"):
+        with pytest.raises(FrescoError, match="SOURCE_CONNECTION"):
+            parse_url(wrong, "shop")

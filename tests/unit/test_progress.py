@@ -1,0 +1,85 @@
+"""What the manifests of stages in other drivers say of staged files (DESIGN 9)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streaming.runtime import progress
+from streaming.runtime.manifests import Manifest, ManifestStore
+from streaming.runtime.progress import Elsewhere, ViewProgress, view_progress
+from streaming.runtime.stages import Stages
+
+CONTROL = {"control": {"number": 40}, "suspended": None}
+
+
+def put(warehouse: Path, stage: str, step: int, snapshot: dict[str, Any]) -> None:
+    folder = warehouse / "_state" / stage.replace(":", "-") / "manifests"
+    ManifestStore(folder).put(
+        Manifest(stage=stage, step=step, generation=1, offsets={}, snapshot=snapshot)
+    )
+
+
+def reference(stage: str, last: int) -> dict[str, Any]:
+    path = f"_staging/{stage}/{last:015d}-ab12.parquet"
+    return {"rows": 5, "ipc": None, "path": path, "sha256": "x"}
+
+
+def test_a_replica_needs_what_came_after_its_checkpoint() -> None:
+    assert view_progress({**CONTROL, "checkpoint": {"number": 31}}, "view:a") == ViewProgress(
+        40, 32, False
+    )
+    assert view_progress({**CONTROL, "checkpoint": None}, "view:a", 7).needed == 7
+
+
+def test_a_manager_that_asks_needs_the_staged_updates_that_its_machines_hold() -> None:
+    """Its own staged rows are another matter: it keeps those itself."""
+    machines = {
+        "adapter": [{"held": reference("integrator", 38)}],
+        "mirror": reference("view-a", 9),
+    }
+    assert view_progress({**CONTROL, "machines": machines}, "view:a") == ViewProgress(37, 41, False)
+    assert view_progress({**CONTROL, "machines": {}}, "view:a") == ViewProgress(40, 41, False)
+
+
+def test_a_stage_without_a_manifest_has_passed_nothing(tmp_path: Path) -> None:
+    elsewhere = Elsewhere(tmp_path)
+    assert elsewhere.view("view:a") == ViewProgress(-1, 0, False)
+    assert elsewhere.published("merge:g") == -1
+
+
+class Collected:
+    """An integrator that notes what it is told to collect."""
+
+    told: tuple[int, int] | None = None
+
+    def collect(self, passed: int, needed: int) -> None:
+        self.told = (passed, needed)
+
+
+def test_the_integrator_collects_by_the_slowest_stage_of_any_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LOOK_SECONDS", 0.0)
+    integrator: Any = Collected()
+    groups = {"g": ("a", "b", "c")}
+    members: Any = SimpleNamespace(wanted=lambda: [f"view:{view}" for view in groups["g"]])
+    nothing: Any = None
+    elsewhere = Elsewhere(tmp_path)
+    stages = Stages(integrator, [], {}, [], groups, lambda _: (), elsewhere, members, nothing)
+    for view, number in (("a", 40), ("b", 30), ("c", 5)):
+        suspended = {"code": "X"} if view == "c" else None
+        control = {"control": {"number": number}, "suspended": suspended}
+        put(tmp_path, f"view:{view}", 1, {**control, "checkpoint": {"number": 20}})
+    stages.collect()
+    assert integrator.told == (30, 0), "the merge has published nothing"
+    put(tmp_path, "merge:g", 1, {"published": 12})
+    stages.collect()
+    assert integrator.told == (30, 13)
+    put(tmp_path, "merge:g", 2, {"published": 29})
+    put(tmp_path, "view:b", 2, {**CONTROL, "checkpoint": {"number": 33}})
+    stages.collect()
+    assert integrator.told == (40, 21)

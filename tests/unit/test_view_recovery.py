@@ -1,0 +1,150 @@
+"""Suspended views: how they come back, by a person's word and by themselves (DESIGN 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_view_changes import names, proved, rows
+
+from streaming.errors import FrescoError
+from streaming.readers import Warehouse
+from streaming.runtime.requests import Requests
+from streaming.runtime.skipping import skip
+from streaming.runtime.status import pipeline_status
+from streaming.runtime.viewrequests import ask_to_drop, ask_to_resume
+from streaming.runtime.viewstates import view_states
+from streaming.warehouse.decisions import decisions
+from tests.changingviews import Driver, Shop
+
+RATIO = "SELECT id, 100 / amount AS ratio FROM north.entry"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    made = Shop(tmp_path)
+    made.write("ratio", RATIO)
+    made.write("words", "SELECT id, words FROM north.other")
+    for id_ in range(1, 5):
+        made.put(id_, id_ % 2, id_ * 4)
+    return made
+
+
+@pytest.fixture
+def driver(shop: Shop) -> Iterator[Driver]:
+    made = Driver(shop)
+    made.round()
+    yield made
+    made.close()
+
+
+def suspended(shop: Shop) -> dict[str, int]:
+    return dict(Warehouse(shop.warehouse).epochs("shop")[-1].suspended)
+
+
+def entries(shop: Shop) -> list[tuple[int, int, int]]:
+    return sorted((id_, *row) for id_, row in shop.rows.items())
+
+
+def refusal(shop: Shop) -> str:
+    """The code of the last request's error."""
+    requests = Requests(shop.warehouse)
+    told = requests.told(requests.all()[-1].number, "done")
+    assert told is not None
+    return str(told["error"]["code"])
+
+
+def test_a_row_that_is_put_right_brings_the_view_back_by_itself(shop: Shop, driver: Driver) -> None:
+    shop.put(2, 0, 0)
+    driver.round()
+    last = suspended(shop)["ratio"]
+    shop.put(3, 1, 5)
+    driver.round()
+    driver.settle()
+    assert refusal(shop) == "VIEW_ARITHMETIC", "it was tried, and the row is still there"
+    assert suspended(shop) == {"ratio": last}
+    assert entries(shop) == rows(shop, "entries"), "the others go on"
+    shop.put(2, 0, 50)
+    driver.round()
+    driver.stages.recovery._next.clear()  # its time has come
+    driver.settle()
+    assert suspended(shop) == {}
+    assert rows(shop, "ratio") == sorted((i, 100 / amount) for i, (_, amount) in shop.rows.items())
+    assert [one.view for one in view_states(shop.warehouse)] == sorted(names(shop))
+    proved(shop)
+
+
+def test_a_view_whose_cause_is_there_stays_as_it_was(shop: Shop, driver: Driver) -> None:
+    shop.put(2, 0, 0)
+    driver.round()
+    before = rows(shop, "ratio")
+    ask_to_resume(shop.warehouse, "ratio")
+    driver.settle()
+    assert refusal(shop) == "VIEW_ARITHMETIC"
+    assert "ratio" in suspended(shop) and rows(shop, "ratio") == before
+    state = next(one for one in view_states(shop.warehouse) if one.view == "ratio")
+    assert state.state == "suspended" and state.error is not None
+    assert state.error["code"] == "VIEW_ARITHMETIC"
+
+
+def test_a_record_that_people_skip_lets_its_views_come_back(shop: Shop, driver: Driver) -> None:
+    shop.spoiled()
+    shop.put(7, 1, 70)
+    driver.round()
+    assert set(suspended(shop)) == {"entries", "totals", "ratio"}
+    ask_to_resume(shop.warehouse, "entries")
+    driver.settle()
+    assert refusal(shop) == "VIEW_INPUT_DAMAGED"
+    topic, offset = "north.public.entry", 4
+    decision = skip(shop.warehouse, topic, 0, offset, "a test record of the producer's")
+    assert decision["by"]["user"] and decision["record"]["error"]["code"] == "SOURCE_NOT_JSON"
+    assert list(decisions(shop.warehouse)) == [f"{topic}-0-{offset}.json"]
+    (bad,) = pipeline_status(shop.warehouse).bad_records
+    assert bad["skipped"].endswith("a test record of the producer's")
+    driver.round()
+    assert {one.view for one in Requests(shop.warehouse).open()} == {"entries", "totals", "ratio"}
+    driver.settle()
+    assert suspended(shop) == {} and rows(shop, "entries") == entries(shop)
+    shop.put(8, 0, 80)
+    driver.round()
+    assert rows(shop, "entries") == entries(shop)
+    proved(shop)
+
+
+def test_only_a_bad_record_is_skipped_and_only_once(shop: Shop, driver: Driver) -> None:
+    with pytest.raises(FrescoError, match="RECORD_NOT_BAD"):
+        skip(shop.warehouse, "north.public.entry", 0, 4, "no reason")
+    shop.spoiled()
+    driver.round()
+    skip(shop.warehouse, "north.public.entry", 0, 4, "a reason")
+    with pytest.raises(FrescoError, match=r"RECORD_DECIDED.*a reason"):
+        skip(shop.warehouse, "north.public.entry", 0, 4, "another reason")
+
+
+def test_a_suspended_view_may_be_dropped(shop: Shop, driver: Driver) -> None:
+    shop.put(2, 0, 0)
+    driver.round()
+    ask_to_drop(shop.warehouse, "ratio", shop.views)
+    driver.settle()
+    assert suspended(shop) == {} and "ratio" not in names(shop)
+    with pytest.raises(FrescoError, match="VIEW_UNKNOWN"):
+        ask_to_resume(shop.warehouse, "ratio")
+    with pytest.raises(FrescoError, match="VIEW_NOT_SUSPENDED"):
+        ask_to_resume(shop.warehouse, "entries")
+
+
+def test_while_it_is_suspended_a_view_is_read_as_of_its_last_good_number(
+    shop: Shop, driver: Driver
+) -> None:
+    shop.put(2, 0, 0)
+    driver.round()
+    last = suspended(shop)["ratio"]
+    before = rows(shop, "ratio")
+    shop.put(2, 0, 50)
+    driver.settle()
+    driver.round()
+    assert suspended(shop) == {}
+    with pytest.raises(FrescoError, match="READ_VIEW_NOT_THERE"):
+        rows(shop, "ratio", transaction=last)
+    assert rows(shop, "ratio") != before

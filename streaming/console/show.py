@@ -111,7 +111,9 @@ def status_table(status: PipelineStatus) -> Table:
             state += f"; {source} waits for rows of its transaction {transaction}"
         table.add_row(stage.stage, "" if stage.number is None else str(stage.number), state)
     for change in status.changes:
-        table.add_row(f"request {change['request']}", "", f"view {change['view']} {change['state']}")
+        table.add_row(
+            f"request {change['request']}", "", f"view {change['view']} {change['state']}"
+        )
     for error in status.bad_records[:_SHOWN_RECORDS]:
         skipped = f"; skipped by {error['skipped']}" if "skipped" in error else ""
         table.add_row("bad record", "", escape(f"{error['where']}: {error['code']}{skipped}"))

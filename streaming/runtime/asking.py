@@ -28,6 +28,7 @@ from streaming.algebra.duckops import DuckOperators
 from streaming.algebra.evaluator import ViewError
 from streaming.algebra.query import SourceAnswer, SourceQuery
 from streaming.algebra.signed import Signed
+from streaming.algebra.tree import relations as scanned
 from streaming.errors import FrescoError
 from streaming.messages import ActionList, Rows, Suspend, Updates
 from streaming.metrics import Metrics
@@ -252,7 +253,7 @@ class AskingStage:
             name: asked_source(
                 name,
                 access.connection,
-                access.relations,
+                [one for one in access.relations if one.relation.name in scanned(self.spec.tree)],
                 operators,
                 timeout=access.timeout,
                 remembered=int(durable.get(name, 0)),

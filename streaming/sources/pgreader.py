@@ -8,7 +8,7 @@ few keys use the relation's index; beyond it as a temporary table with statistic
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import psycopg
 from psycopg import sql
@@ -143,6 +143,11 @@ def _line(element: str | None) -> str:
     if element.startswith('"'):
         element = re.sub(r"\\(.)", r"\1", element[1:-1], flags=re.DOTALL)
     return _SPECIAL.sub(lambda found: _ESCAPES[found[0]], element)
+
+
+def as_sql(captured: Iterable[CapturedRelation]) -> str:
+    """The tables' names as a statement lists them."""
+    return ", ".join(_table(one).as_string() for one in captured)
 
 
 def _table(captured: CapturedRelation) -> sql.Identifier:

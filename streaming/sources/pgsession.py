@@ -60,14 +60,18 @@ class Session:
         dsn: a libpq connection string.
         timeout: seconds a statement may take.
         remembered: an LSN that the source is known to have written durably, by an earlier run.
+        tables: what may be asked at a pinned state, as SQL; see `snapshot`.
     """
 
-    def __init__(self, source: str, dsn: str, *, timeout: float, remembered: int = 0) -> None:
+    def __init__(
+        self, source: str, dsn: str, *, timeout: float, remembered: int = 0, tables: str = ""
+    ) -> None:
         self.source = source
         self.durable = remembered
         self.connects = 0
         self._dsn = dsn
         self._timeout = timeout
+        self._tables = tables
         self._connection: psycopg.Connection | None = None
         self._pinned: PgState | None = None
         self._last: tuple[str, int] | None = None
@@ -148,10 +152,11 @@ class Session:
         """Keep the state of this moment open: what is asked from now on is answered at it.
 
         A state that the log has meanwhile got past can be compensated at once, or needs no
-        compensation at all; one of the moment must wait for the log. It ends with `release`.
+        compensation at all; one of the moment must wait for the log. It ends with `release`. A
+        TRUNCATE waits until then, as it does for any transaction that has read the table.
         """
         self.release()
-        with self.snapshot() as (_, state):
+        with self.snapshot(locked=self._tables) as (_, state):
             self._pinned = state
         return state
 

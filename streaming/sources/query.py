@@ -12,8 +12,9 @@ from typing import TypeVar
 from streaming.algebra.duckops import DuckOperators
 from streaming.algebra.query import Part, SourceState
 from streaming.algebra.signed import Signed
+from streaming.algebra.tree import relations as scanned
 from streaming.sources.asked import TIMEOUT, AskedSource, RowReader
-from streaming.sources.pgreader import Reader
+from streaming.sources.pgreader import Reader, as_sql
 from streaming.sources.pgsession import Session
 from streaming.sources.pgvalues import columns_of
 from streaming.sources.schema import CapturedRelation
@@ -45,7 +46,9 @@ class PostgresSource(AskedSource):
         array_limit: int = ARRAY_LIMIT,
         remembered: int = 0,
     ) -> None:
-        self.session = Session(name, dsn, timeout=timeout, remembered=remembered)
+        self.session = Session(
+            name, dsn, timeout=timeout, remembered=remembered, tables=as_sql(relations)
+        )
         super().__init__(name, self.session, relations, columns_of, operators)
         self._marks = Session(name, dsn, timeout=timeout)
         self._array_limit = array_limit
@@ -62,7 +65,9 @@ class PostgresSource(AskedSource):
         self, parts: Sequence[Part[Signed]], each: Callable[[RowReader], T]
     ) -> tuple[T, SourceState]:
         many = any(v.held > self._array_limit for part in parts for v in part.inputs.values())
-        with self.session.snapshot(writes=many) as (connection, state):
+        asked = {name for part in parts for name in scanned(part.tree) if name not in part.inputs}
+        locked = as_sql([one for name, one in self._tables.items() if name in asked])
+        with self.session.snapshot(writes=many, locked=locked) as (connection, state):
             reader = Reader(connection, self._array_limit, writes=many and not self.session.pinned)
             made = each(reader)
         self.statements += reader.statements

@@ -9,6 +9,7 @@ from pathlib import Path
 import askedpostgres as asked
 import psycopg
 import pytest
+from services import until
 
 from streaming.algebra.query import SourceQuery
 from streaming.embedded.postgres import Postgres
@@ -117,3 +118,32 @@ def test_a_server_that_stops_is_unreachable_and_answers_when_it_is_back(
     assert asking.answer(STATE).state.upto >= before.upto
     assert threading.active_count() <= threads + 2
     asking.close()
+
+
+def test_a_truncate_waits_for_the_end_of_a_pinned_state(server: Postgres, tmp_path: Path) -> None:
+    """A truncated table is empty to snapshots that were taken before, too."""
+    found = asked.captured(server.dsn("north"), "r")
+    asked.execute(server.dsn("north"), "INSERT INTO r VALUES (1), (2)")
+    asking = source(server, tmp_path)
+    question = (asked.view("SELECT a FROM north.r", found), {})
+    asking.pin()
+    truncating = threading.Thread(
+        target=asked.execute, args=(server.dsn("north"), "TRUNCATE r"), daemon=True
+    )
+    truncating.start()
+    until(lambda: waits_for_a_lock(server.dsn("north")), "the truncate to wait")
+    assert asked.listed(asked.asked(asking, question).rows[0]) == [(1,), (2,)]
+    asking.release()
+    truncating.join(30)
+    assert not truncating.is_alive()
+    assert asked.listed(asked.asked(asking, question).rows[0]) == []
+    asking.close()
+
+
+def waits_for_a_lock(dsn: str) -> bool:
+    """Whether a session of the database waits for another's lock."""
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        ).fetchone()
+    return found is not None and found[0] > 0

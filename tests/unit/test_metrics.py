@@ -112,7 +112,9 @@ def test_metrics_are_exported_over_http(exported: str, sample: str, value: float
 
 def test_nothing_is_exported_that_this_test_does_not_know(exported: str) -> None:
     names = {family.name for family in text_string_to_metric_families(exported)}
-    assert {name.removesuffix("_created") for name in names} == {f"fresco_{n}" for n in KNOWN.split()}
+    assert {name.removesuffix("_created") for name in names} == {
+        f"fresco_{n}" for n in KNOWN.split()
+    }
 
 
 def test_two_services_in_one_process_do_not_share_their_numbers() -> None:

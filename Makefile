@@ -52,15 +52,16 @@ test: jars mariadb
 	$(BIN)/mypy
 	@$(MAKE) --no-print-directory -j3 test-service test-simulation test-rest
 
-# Side by side: service tests wait for servers half of their time.
+# Side by side: service tests wait for servers half of their time, so two stacks serve a file each, and
+# what only computes takes what they leave of the processors.
 test-service:
-	$(BIN)/python -m pytest tests/service
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/service
 
 test-rest:
-	$(BIN)/python -m pytest tests/golden tests/unit tests/properties tests/spark
+	nice $(BIN)/python -m pytest tests/golden tests/unit tests/properties tests/spark
 
 test-simulation:
-	$(BIN)/python -m pytest --pure tests/simulation
+	nice $(BIN)/python -m pytest --pure tests/simulation
 
 # The simulation has a process for each core and leaves what it can of both to the other tests.
 test-pure: setup

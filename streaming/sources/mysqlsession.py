@@ -7,9 +7,9 @@ holds a password.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import pymysql
 from pymysql.converters import conversions
@@ -18,8 +18,7 @@ from streaming.algebra.query import Seen
 from streaming.errors import FrescoError
 from streaming.sources.mysqlstate import SnapshotTaker
 from streaming.sources.mysqlurl import arguments, parse_url, refused, said
-
-T = TypeVar("T")
+from streaming.sources.reconnecting import Lost, Reconnecting
 
 _SETTINGS = (
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
@@ -33,15 +32,7 @@ _TIMEOUTS = (1969, 3024)
 _SECONDS_MORE = 10
 
 
-class Lost(Exception):
-    """The connection, or the snapshot, is gone."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.what = what
-
-
-class MysqlSession:
+class MysqlSession(Reconnecting):
     """The connection of one thread to one source.
 
     Args:
@@ -54,11 +45,8 @@ class MysqlSession:
     def __init__(
         self, source: str, connection: str, *, timeout: float, remembered: int = 0
     ) -> None:
-        self.source = source
-        self.durable = remembered
-        self.connects = 0
+        super().__init__(source, timeout=timeout, remembered=remembered)
         self._url = parse_url(connection, source)
-        self._timeout = timeout
         self._connection: pymysql.connections.Connection | None = None
         self._pinned: Seen | None = None
         self._taker = SnapshotTaker()
@@ -80,20 +68,8 @@ class MysqlSession:
             with suppress(pymysql.MySQLError):
                 connection.close()
 
-    def again(self, work: Callable[[], T]) -> T:
-        """The work's result; once repeated over a new connection when the one in use is lost.
-
-        Raises:
-            FrescoError: SOURCE_UNREACHABLE; what `work` raises.
-        """
-        for attempt in (1, 2):
-            try:
-                return work()
-            except Lost as lost:
-                self.close()
-                if attempt == 2:
-                    raise self._unreachable(lost.what) from None
-        raise AssertionError("two attempts")
+    def _is_open(self) -> bool:
+        return self._connection is not None
 
     @contextmanager
     def snapshot(self) -> Iterator[tuple[pymysql.connections.Connection, Seen]]:
@@ -185,29 +161,8 @@ class MysqlSession:
         """What an error of a statement means."""
         code: Any = error.args[0] if error.args else 0
         text = said(error, self._url)
-        where = f"source {self.source}"
         if code in _TIMEOUTS:
-            return FrescoError(
-                "SOURCE_QUERY_TIMEOUT",
-                f"a query to source {self.source} took longer than {self._timeout:g} s",
-                where=where,
-                todo="see that the columns which the view joins on have indexes there, or raise"
-                " query_timeout",
-            )
+            return self._timed_out()
         if code in _LOST or isinstance(error, pymysql.InterfaceError):
             return Lost(text)
-        return FrescoError(
-            "SOURCE_QUERY_REFUSED",
-            f"source {self.source} refuses a query: {text}",
-            where=where,
-            todo="the view's tables and columns must be there, and the user needs SELECT on them",
-        )
-
-    def _unreachable(self, text: str) -> FrescoError:
-        return FrescoError(
-            "SOURCE_UNREACHABLE",
-            f"source {self.source} cannot be asked: {text}",
-            where=f"source {self.source}",
-            todo="check the address and that the server is up; the views that ask it wait, the"
-            " others go on",
-        )
+        return self._query_refused(text)

@@ -7,9 +7,9 @@ once over a new one (`again`); a second loss is an error. No error text holds a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 from psycopg import errors
@@ -17,8 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from streaming.errors import FrescoError
 from streaming.sources.pgstate import PgState
-
-T = TypeVar("T")
+from streaming.sources.reconnecting import Lost, Reconnecting
 
 _STATE = """SELECT pg_is_in_recovery(), pg_current_snapshot()::text,
 CASE WHEN NOT pg_is_in_recovery() THEN (pg_current_wal_insert_lsn() - '0/0')::int8 END,
@@ -39,20 +38,12 @@ _CREDENTIALS = ("authentication", "password", "role", "pg_hba.conf", "user name"
 _LOST = (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow)
 
 
-class Lost(Exception):
-    """The connection is gone, or was when it was used."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.what = what
-
-
 def _sound(connection: psycopg.Connection) -> bool:
     """Whether the connection is in a transaction that has not failed."""
     return connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
 
 
-class Session:
+class Session(Reconnecting):
     """The connection of one thread to one source.
 
     Args:
@@ -66,11 +57,8 @@ class Session:
     def __init__(
         self, source: str, dsn: str, *, timeout: float, remembered: int = 0, tables: str = ""
     ) -> None:
-        self.source = source
-        self.durable = remembered
-        self.connects = 0
+        super().__init__(source, timeout=timeout, remembered=remembered)
         self._dsn = dsn
-        self._timeout = timeout
         self._tables = tables
         self._connection: psycopg.Connection | None = None
         self._pinned: PgState | None = None
@@ -88,24 +76,8 @@ class Session:
         if connection is not None:
             connection.close()
 
-    def again(self, work: Callable[[], T]) -> T:
-        """The work's result; once repeated over a new connection when the one in use is lost.
-
-        Raises:
-            FrescoError: SOURCE_UNREACHABLE; what `work` raises.
-        """
-        fresh = self._connection is None
-        try:
-            return work()
-        except Lost as lost:
-            self.close()
-            if fresh:
-                raise self._unreachable(lost.what) from None
-        try:
-            return work()
-        except Lost as lost:
-            self.close()
-            raise self._unreachable(lost.what) from None
+    def _is_open(self) -> bool:
+        return self._connection is not None
 
     # Snapshots ------------------------------------------------------------------------------------
 
@@ -258,24 +230,12 @@ class Session:
     def _judged(self, error: psycopg.Error) -> Exception:
         """What an error of a statement means."""
         text = self._without_password(str(error))
-        where = f"source {self.source}"
         if isinstance(error, errors.QueryCanceled):
-            return FrescoError(
-                "SOURCE_QUERY_TIMEOUT",
-                f"a query to source {self.source} took longer than {self._timeout:g} s",
-                where=where,
-                todo="see that the columns which the view joins on have indexes there, or raise"
-                " query_timeout",
-            )
+            return self._timed_out()
         broken = self._connection is None or self._connection.broken or self._connection.closed
         if broken or isinstance(error, _LOST):
             return Lost(text)
-        return FrescoError(
-            "SOURCE_QUERY_REFUSED",
-            f"source {self.source} refuses a query: {text}",
-            where=where,
-            todo="the view's tables and columns must be there, and the user needs SELECT on them",
-        )
+        return self._query_refused(text)
 
     def _refused(self, text: str) -> FrescoError:
         return FrescoError(
@@ -283,15 +243,6 @@ class Session:
             f"source {self.source} refuses the user or its password: {text}",
             where=f"source {self.source}",
             todo="correct the user and the password in the source's connection",
-        )
-
-    def _unreachable(self, text: str) -> FrescoError:
-        return FrescoError(
-            "SOURCE_UNREACHABLE",
-            f"source {self.source} cannot be asked: {text}",
-            where=f"source {self.source}",
-            todo="check the address and that the server is up; the views that ask it wait, the"
-            " others go on",
         )
 
     def _without_password(self, text: str) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
 from streaming.simulator import isolated
-from streaming.simulator.case import Case, Scenario
+from streaming.simulator.case import Case, Faults, Scenario
 from streaming.simulator.judging import holds
 from streaming.simulator.pipeline import simulate
 from streaming.simulator.views import RelationSet, ViewSet
@@ -163,6 +163,28 @@ def report(case: Case, below: list[tuple[int, str]], histories: int) -> str:
         return ""
     seed, what = below[0]
     return f"{len(below)} of {histories} histories; seed {seed}: {what}; case {drawn(case, seed)}"
+
+
+def assert_level(
+    runner: Runner, cases: Mapping[str, tuple[Case, Level]], name: str, histories: int
+) -> None:
+    """The histories of the case called `name` have its level; those of all cases are begun at once."""
+    for case, level in cases.values():
+        runner.ask(case, level, histories)
+    case, level = cases[name]
+    below = runner.below(case, level, histories)
+    assert not below, report(case, below, histories)
+
+
+def assert_crashes_change_nothing(case: Case, seeds: range, least: int) -> None:
+    """Each machine made anew from its snapshot at each message, before or after its step."""
+    for seed in seeds:
+        calm = simulate(case, seed)
+        crashed = simulate(replace(case, faults=Faults(crash=1.0)), seed)
+        assert crashed.counters["crashes"] > least
+        assert crashed.group == calm.group, f"seed {seed}, {case}"
+        assert crashed.by_view == calm.by_view, f"seed {seed}, {case}"
+        assert crashed.stuck is None
 
 
 def increasing(most: int) -> Iterator[range]:

@@ -15,11 +15,11 @@ import pytest
 
 from streaming.messages import ActionList, ViewChange
 from streaming.simulator import integrating, items
-from streaming.simulator.case import Case, Faults
+from streaming.simulator.case import Case
 from streaming.simulator.judging import counter_example, holds, run
 from streaming.simulator.pipeline import Pipeline, simulate
 from streaming.viewmanagers.levels import Level
-from tests.simulation.cells import Runner, report
+from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level
 
 pytestmark = pytest.mark.timeout(1800)
 """A test may wait for the histories of others in the pool."""
@@ -106,18 +106,9 @@ CASES: dict[str, tuple[Case, Level]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def cases(runner: Runner) -> Runner:
-    for case, level in CASES.values():
-        runner.ask(case, level, SOME)
-    return runner
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_the_level_holds(cases: Runner, name: str) -> None:
-    case, level = CASES[name]
-    below = cases.below(case, level, SOME)
-    assert not below, report(case, below, SOME)
+def test_the_level_holds(runner: Runner, name: str) -> None:
+    assert_level(runner, CASES, name, SOME)
 
 
 @pytest.mark.parametrize("name", ["greedy", "some-strong", "views-over-strong-views"])
@@ -131,12 +122,7 @@ def test_no_more_than_the_level_holds(name: str) -> None:
 )
 def test_crashes_at_every_message_change_nothing(name: str) -> None:
     case, _ = CASES[name]
-    for seed in range(6):
-        calm = simulate(case, seed)
-        crashed = simulate(replace(case, faults=Faults(crash=1.0)), seed)
-        assert crashed.counters["crashes"] > 10
-        assert crashed.group == calm.group, f"seed {seed}, {case}"
-        assert crashed.stuck is None
+    assert_crashes_change_nothing(case, range(6), 10)
 
 
 # What happens in these histories ---------------------------------------------------------------------

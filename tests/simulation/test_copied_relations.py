@@ -10,7 +10,7 @@ from streaming.simulator.case import Case, Faults
 from streaming.simulator.pipeline import simulate
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import MODES
-from tests.simulation.cells import Runner, case_of, report
+from tests.simulation.cells import Runner, assert_level, case_of
 
 pytestmark = pytest.mark.timeout(1800)
 """A test may wait for the histories of others in the pool."""
@@ -42,18 +42,9 @@ def cases() -> dict[str, tuple[Case, Level]]:
 CASES = cases()
 
 
-@pytest.fixture(scope="module")
-def all_cases(runner: Runner) -> Runner:
-    for case, level in CASES.values():
-        runner.ask(case, level, SOME)
-    return runner
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_the_level_holds(all_cases: Runner, name: str) -> None:
-    case, level = CASES[name]
-    below = all_cases.below(case, level, SOME)
-    assert not below, report(case, below, SOME)
+def test_the_level_holds(runner: Runner, name: str) -> None:
+    assert_level(runner, CASES, name, SOME)
 
 
 def test_copies_save_statements() -> None:

@@ -14,7 +14,7 @@ from streaming.simulator.pipeline import simulate
 from streaming.simulator.rel import Pattern
 from streaming.simulator.views import Catalog
 from streaming.viewmanagers.levels import Level
-from tests.simulation.cells import Runner, report
+from tests.simulation.cells import Runner, assert_level
 
 pytestmark = pytest.mark.timeout(1800)
 """A test may wait for the histories of others in the pool."""
@@ -85,18 +85,9 @@ GROUPS: dict[str, tuple[Case, Level]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def groups(runner: Runner) -> Runner:
-    for case, level in GROUPS.values():
-        runner.ask(case, level, SOME)
-    return runner
-
-
 @pytest.mark.parametrize("name", GROUPS)
-def test_the_views_of_a_group_move_together(groups: Runner, name: str) -> None:
-    case, level = GROUPS[name]
-    below = groups.below(case, level, SOME)
-    assert not below, report(case, below, SOME)
+def test_the_views_of_a_group_move_together(runner: Runner, name: str) -> None:
+    assert_level(runner, GROUPS, name, SOME)
 
 
 def test_the_same_managers_without_a_merge_are_right_each_and_wrong_together() -> None:

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from streaming.simulator.auditor import collapsed
-from streaming.simulator.case import Case, Faults
+from streaming.simulator.case import Case
 from streaming.simulator.judging import holds
 from streaming.simulator.pipeline import simulate
 from streaming.viewmanagers.forwarding import Forwarding
 from streaming.viewmanagers.levels import Level
-from tests.simulation.cells import Runner, report
+from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level
 
 pytestmark = pytest.mark.timeout(1800)
 """A test may wait for the histories of others in the pool."""
@@ -70,18 +70,9 @@ CASES: dict[str, tuple[Case, Level]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def cases(runner: Runner) -> Runner:
-    for case, level in CASES.values():
-        runner.ask(case, level, SOME)
-    return runner
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_the_level_is_that_of_rel_sent_directly(cases: Runner, name: str) -> None:
-    case, level = CASES[name]
-    below = cases.below(case, level, SOME)
-    assert not below, report(case, below, SOME)
+def test_the_level_is_that_of_rel_sent_directly(runner: Runner, name: str) -> None:
+    assert_level(runner, CASES, name, SOME)
 
 
 @pytest.mark.parametrize("name", ["replicas-trio-local", "guarded-rows", "views-over-views"])
@@ -97,12 +88,7 @@ def test_the_same_states_come_one_after_the_other(name: str) -> None:
 @pytest.mark.parametrize("name", ["replicas-mixed-global", "strong-ones", "complete-2"])
 def test_crashes_at_every_message_change_nothing(name: str) -> None:
     case, _ = CASES[name]
-    for seed in range(6):
-        calm = simulate(case, seed)
-        crashed = simulate(replace(case, faults=Faults(crash=1.0)), seed)
-        assert crashed.counters["crashes"] > 10
-        assert crashed.group == calm.group, f"seed {seed}, {case}"
-        assert crashed.stuck is None
+    assert_crashes_change_nothing(case, range(6), 10)
 
 
 def test_without_a_carrier_some_rel_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from streaming.simulator.case import Case, Faults
-from streaming.simulator.pipeline import simulate
+from streaming.simulator.case import Case
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import MODES, Scene
-from tests.simulation.cells import Runner, case_of, report
+from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level, case_of
 
 pytestmark = pytest.mark.timeout(1800)
 """A test may wait for the histories of others in the pool."""
@@ -83,30 +82,15 @@ def variants() -> dict[str, tuple[Case, Level]]:
 VARIANTS = variants()
 
 
-@pytest.fixture(scope="module")
-def all_variants(runner: Runner) -> Runner:
-    for case, level in VARIANTS.values():
-        runner.ask(case, level, SOME)
-    return runner
-
-
 @pytest.mark.parametrize("name", VARIANTS)
-def test_the_level_holds(all_variants: Runner, name: str) -> None:
-    case, level = VARIANTS[name]
-    below = all_variants.below(case, level, SOME)
-    assert not below, report(case, below, SOME)
+def test_the_level_holds(runner: Runner, name: str) -> None:
+    assert_level(runner, VARIANTS, name, SOME)
 
 
 @pytest.mark.parametrize("mode", RIGHT)
 def test_crashes_at_every_message_change_nothing(mode: str) -> None:
-    """Each machine is made anew from its snapshot at each message, before or after its step."""
     case = replace(case_of(mode, scene_of(mode)), visibility="set", truncates=0.05)
-    for seed in range(40):
-        calm = simulate(case, seed)
-        crashed = simulate(replace(case, faults=Faults(crash=1.0)), seed)
-        assert crashed.counters["crashes"] > 6
-        assert crashed.by_view == calm.by_view, f"seed {seed}, {case}"
-        assert crashed.stuck is None
+    assert_crashes_change_nothing(case, range(40), 6)
 
 
 def test_without_the_order_of_a_channel_the_published_algorithms_fail(

@@ -9,13 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from streaming.simulator.case import Case, Faults
+from streaming.simulator.case import Case
 from streaming.simulator.judging import counter_example, run
-from streaming.simulator.pipeline import simulate
 from streaming.viewmanagers import mediator
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.mediator import Mediator
-from tests.simulation.cells import Runner, report
+from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level
 
 pytestmark = pytest.mark.timeout(1800)
 """A test may wait for the histories of others in the pool."""
@@ -90,18 +89,9 @@ CASES: dict[str, tuple[Case, Level]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def cases(runner: Runner) -> Runner:
-    for case, level in CASES.values():
-        runner.ask(case, level, SOME)
-    return runner
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_the_level_holds(cases: Runner, name: str) -> None:
-    case, level = CASES[name]
-    below = cases.below(case, level, SOME)
-    assert not below, report(case, below, SOME)
+def test_the_level_holds(runner: Runner, name: str) -> None:
+    assert_level(runner, CASES, name, SOME)
 
 
 @pytest.mark.parametrize("name", [name for name, (_, level) in CASES.items() if level is STRONG])
@@ -115,13 +105,7 @@ def test_no_more_than_the_level_holds(name: str) -> None:
 )
 def test_crashes_at_every_message_change_nothing(name: str) -> None:
     case, _ = CASES[name]
-    for seed in range(5):
-        calm = simulate(case, seed)
-        crashed = simulate(replace(case, faults=Faults(crash=1.0)), seed)
-        assert crashed.counters["crashes"] > 20
-        assert crashed.group == calm.group, f"seed {seed}, {case}"
-        assert crashed.by_view == calm.by_view, f"seed {seed}, {case}"
-        assert crashed.stuck is None
+    assert_crashes_change_nothing(case, range(5), 20)
 
 
 def test_a_mediator_that_does_not_wait_for_its_parents_shows_what_never_was(

@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    logging.getLogger("kafka").setLevel(logging.WARNING)
+    logging.getLogger("kafka").setLevel(logging.ERROR)
 
     def stop_on_signals(stop: Callable[[], None]) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -63,7 +63,7 @@ def run(
         handlers=[RichHandler(console=err, show_path=False, markup=False)],
     )
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    logging.getLogger("kafka").setLevel(logging.WARNING)
+    logging.getLogger("kafka").setLevel(logging.ERROR)
     with reported():
         serve(
             config,

@@ -225,7 +225,7 @@ def settle_catalog(warehouse: Path, planned: Pipeline) -> None:
             expected = expected.with_entry(one.entry, one.number)
     if requests.all():
         asked = replace(asked, groups=_as_grown(asked.groups, expected))
-    compare_catalog(expected, asked, where=str(warehouse / "_catalog"))
+    compare_catalog(expected, asked, where=str(warehouse / CATALOG))
 
 
 def _as_grown(

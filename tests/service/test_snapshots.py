@@ -82,7 +82,8 @@ def published(pipeline: Pipeline, source: str) -> list[dict[str, Any]]:
     words = pipeline.command("snapshots", "--source", source, "--once", "--json")
     command = Process(words, log, pipeline.environment)
     assert command.ends() == 0, command.tail()
-    return [json.loads(line) for line in log.read_text().splitlines()]
+    lines = log.read_text().splitlines()  # standard error goes there too
+    return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def killed(pipeline: Pipeline, rng: random.Random) -> None:

@@ -7,7 +7,7 @@ SECONDS ?= 60
 DIR ?=
 HISTORIES ?= 100000
 
-.PHONY: help setup java mariadb jars demo test test-service test-simulation test-rest test-pure test-machines check simulate bench clean
+.PHONY: help setup java mariadb jars demo test test-service test-spark test-simulation test-rest test-pure test-machines check simulate bench clean
 
 help:
 	@echo "make demo   the main job on an embedded stack (SECONDS=60, DIR=where to keep the tables)"
@@ -50,15 +50,18 @@ test: jars mariadb
 	$(BIN)/ruff check streaming tests bench
 	$(BIN)/ruff format --check streaming tests bench
 	$(BIN)/mypy
-	@$(MAKE) --no-print-directory -j3 test-service test-simulation test-rest
+	@$(MAKE) --no-print-directory -j4 test-service test-spark test-simulation test-rest
 
 # Side by side: service tests wait for servers half of their time, so two stacks serve a file each, and
 # what only computes takes what they leave of the processors.
 test-service:
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/service
 
+test-spark:
+	$(BIN)/python -m pytest tests/spark
+
 test-rest:
-	nice $(BIN)/python -m pytest tests/golden tests/unit tests/properties tests/spark
+	nice $(BIN)/python -m pytest tests/golden tests/unit tests/properties
 
 test-simulation:
 	nice $(BIN)/python -m pytest --pure tests/simulation

@@ -35,6 +35,7 @@ from streaming.sources.retyped import by_schema
 from streaming.sources.rowquery import finish_rows, mysql_place, row_query, row_schema
 from streaming.sources.schema import CapturedRelation, CapturedSource
 
+THREADS = 2
 CHUNK = 8192
 """Rows of an Arrow batch handed to DuckDB: its threads take one batch at a time."""
 
@@ -45,14 +46,14 @@ class Decoder:
     Args:
         relations: what is captured; other topics are refused record by record.
         sources: their sources; by default one for each source name, whose prefix is its name.
-        threads: DuckDB's.
+        engine: a DuckDB that nobody uses meanwhile; by default one of its own.
     """
 
     def __init__(
         self,
         relations: Sequence[CapturedRelation],
         sources: Sequence[CapturedSource] = (),
-        threads: int = 2,
+        engine: duckdb.DuckDBPyConnection | None = None,
     ) -> None:
         names = dict.fromkeys(relation.source for relation in relations)
         self.sources = {s.name: s for s in sources or [CapturedSource(n, n) for n in names]}
@@ -60,7 +61,7 @@ class Decoder:
         self._transaction_topics = {s.transaction_topic: s for s in self.sources.values()}
         self._notification_topics = {s.notification_topic: s for s in self.sources.values()}
         self._ignored = {t for s in self.sources.values() for t in s.ignored_topics}
-        self.duck = duckdb.connect(config={"threads": threads})
+        self.duck = engine or duckdb.connect(config={"threads": THREADS})
         """The engine, which keeps nothing between two steps; its owner's statements may use it too."""
         self.duck.execute("SET TimeZone = 'UTC'")
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -54,7 +55,7 @@ class Intake:
         timeout_ms: after which an incomplete global transaction is released as local.
         max_unit: transactions above which a unit is released as local.
         apart: number the parts of global transactions apart, and say which they are.
-        threads: DuckDB's.
+        engine: see `Decoder`.
     """
 
     def __init__(
@@ -68,12 +69,12 @@ class Intake:
         timeout_ms: int = TIMEOUT_MS,
         max_unit: int = MAX_UNIT,
         apart: bool = False,
-        threads: int = 2,
+        engine: duckdb.DuckDBPyConnection | None = None,
     ) -> None:
         self._captured = {r.relation.name: r for r in captured}
         self._files = files
         self.maintain(views, groups)
-        self._decoder = Decoder(captured, sources, threads)
+        self._decoder = Decoder(captured, sources, engine)
         self._sources = self._decoder.sources
         self._assembler = Assembler(captured, self._sources, files)
         self._snapshots = Snapshots(captured, self._sources, files)

@@ -15,29 +15,12 @@ from streaming.capture.envelope import Envelope, Origin, Table
 from streaming.sources.debezium import Decoder
 from streaming.sources.intake import Intake
 from streaming.sources.mysqlstate import Place
-from streaming.sources.mysqltypes import kind_of
-from streaming.sources.schema import CapturedRelation, CapturedSource, captured
+from streaming.sources.schema import CapturedSource
+from tests.mysqlshop import SHOP
 from tests.unit.test_debezium_values import read_golden
 
 SOURCE = CapturedSource("shop", "shop", dialect="mysql", transactions="per-event")
 GOLDEN = "shop_mysql_single.jsonl"
-
-
-def relation(table: str, columns: dict[str, str]) -> CapturedRelation:
-    return captured(
-        f"shop.{table}",
-        f"shop.shop.{table}",
-        [(name, kind_of(text).captured) for name, text in columns.items()],
-        key=["id"],
-        collection=f"shop.{table}",
-    )
-
-
-SHOP = [
-    relation("account", {"id": "bigint(20)", "owner": "varchar(40)"}),
-    relation("entry", {"id": "bigint(20)", "account": "bigint(20)", "amount": "decimal(18,2)"}),
-    relation("fresco_global", {"id": "varchar(40)", "parts": "int(11)"}),
-]
 
 
 def test_rows_keep_their_operations_places_and_values() -> None:

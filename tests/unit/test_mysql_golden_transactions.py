@@ -7,8 +7,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from streaming.sources.debezium import Decoder
-from streaming.sources.mysqltypes import kind_of
-from streaming.sources.schema import CapturedRelation, CapturedSource, captured
+from streaming.sources.schema import CapturedSource
+from tests.mysqlshop import SHOP, relation
 from tests.unit.test_debezium_values import read_golden
 
 SOURCE = CapturedSource("shop", "shop", dialect="mysql")
@@ -20,23 +20,6 @@ ODD = {
     "b1": "bit(1)", "b10": "bit(10)", "e": "enum('x','y z')", "s": "set('a','b','c')",
     "j": "longtext",
 }  # fmt: skip
-
-
-def relation(table: str, columns: dict[str, str]) -> CapturedRelation:
-    return captured(
-        f"shop.{table}",
-        f"shop.shop.{table}",
-        [(name, kind_of(text).captured) for name, text in columns.items()],
-        key=["id"],
-        collection=f"shop.{table}",
-    )
-
-
-SHOP = [
-    relation("account", {"id": "bigint(20)", "owner": "varchar(40)"}),
-    relation("entry", {"id": "bigint(20)", "account": "bigint(20)", "amount": "decimal(18,2)"}),
-    relation("fresco_global", {"id": "varchar(40)", "parts": "int(11)"}),
-]
 
 
 def test_transactions_of_every_kind_are_whole_and_a_truncate_outside_of_one_is_refused() -> None:

@@ -21,12 +21,13 @@ from typing import Any
 import pyarrow as pa
 
 from streaming import rows as packing
+from streaming.algebra.evaluator import ViewError
 from streaming.algebra.psj import psj_of, source_of
 from streaming.algebra.query import SourceQuery
 from streaming.algebra.scans import columns_read
 from streaming.algebra.tree import Schema
 from streaming.errors import FrescoError
-from streaming.messages import RelRun, SourceLog, Updates, ViewChange
+from streaming.messages import RelRun, SourceLog, Suspend, Updates, ViewChange
 from streaming.metrics import Metrics
 from streaming.runtime.asking import Access, AskingStage
 from streaming.runtime.choosing import Choice
@@ -35,7 +36,7 @@ from streaming.runtime.logs import source_log
 from streaming.runtime.requests import Request, Requests
 from streaming.runtime.step import Manifest, StepResult
 from streaming.runtime.viewchanges import stage_name
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ViewSpec, suspension
 from streaming.viewmanagers.tainted import refuse_controls, refuse_tainted
 from streaming.warehouse.initial import dropped, relations_at, taints
 from streaming.warehouse.updates import UpdatesReader
@@ -142,15 +143,27 @@ class ReturningStage(AskingStage):
         self.spec = replace(self._given, start=number)
         self._stage = self._staging.keeper(number)
         self.suspended, self.number = None, number - 1
-        self._dialogue = self._new_dialogue({})
-        first = self._initial(number)
-        log.info("view %s comes back at number %d", self.spec.view, number)
-        result = self._worked([first, *later])
-        messages = ((self._topic, change), *result.messages)
+        sent: tuple[ViewChange | Suspend, ...] = (change,)
+        try:
+            first = self._initial(number)
+        except ViewError as error:  # something was damaged after it had said that it is near
+            self.suspended = error.as_dict()
+            log.error("view %s is suspended: %s", self.spec.view, error)
+            sent = (change, suspension(self.spec, number - 1, self.suspended))
+            result = self._worked(later)
+        else:
+            log.info("view %s comes back at number %d", self.spec.view, number)
+            self._dialogue = self._new_dialogue({})
+            result = self._worked([first, *later])
+        messages = (*((self._topic, one) for one in sent), *result.messages)
         return self._noted(result.model_copy(update={"messages": messages}))
 
     def _initial(self, number: int) -> Updates:
-        """The relations as they were after the cut, and the transactions before it."""
+        """The relations as they were after the cut, and the transactions before it.
+
+        Raises:
+            ViewError: VIEW_INPUT_DAMAGED, VIEW_COLUMN_CHANGED.
+        """
         reader = UpdatesReader(str(self._warehouse))
         schemas = self._schemas()
         lost = taints(self._warehouse, reader, schemas, -1, number)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from streaming import rows as packing
 from streaming.algebra.parse import parse
 from streaming.errors import FrescoError
-from streaming.messages import ActionList, Updates, ViewChange, decode
+from streaming.messages import ActionList, Control, Suspend, Updates, ViewChange, decode
 from streaming.metrics import Metrics
 from streaming.runtime.asking import Access
 from streaming.runtime.choosing import Choice
@@ -71,10 +71,10 @@ class Returning:
         self._sent.update({one.sequence: decode(one.body.encode()) for one in messages})
 
 
-def recorded(world: World, folder: Path) -> None:
-    """The world's messages in `_updates`."""
+def recorded(world: World, folder: Path, since: int = 0) -> None:
+    """The world's messages, from one on, in `_updates`."""
     writer = UpdatesWriter(str(folder), "p", list(BANK.values()))
-    for sequence, one in enumerate(world.messages, 1):
+    for sequence, one in list(enumerate(world.messages, 1))[since:]:
         log = one.logs["north"]
         transactions = pa.table(
             {
@@ -86,7 +86,7 @@ def recorded(world: World, folder: Path) -> None:
             }
         )
         tables = {name: packing.unpack(rows, folder) for name, rows in one.relations.items()}
-        writer.append(sequence, tables, transactions, last=one.last)
+        writer.append(sequence, tables, transactions, one.controls, last=one.last)
     writer.close()
 
 
@@ -124,3 +124,26 @@ def test_it_tries_until_its_source_answers_and_joins_at_the_cut_it_is_told(
         (3, [(1, "eve"), (2, "bob"), (3, "eve")]),
         (4, [(1, "eve"), (3, "eve")]),
     ]
+
+
+def test_what_was_damaged_before_the_cut_suspends_it_there_and_stops_nothing_else(
+    world: World, tmp_path: Path
+) -> None:
+    recorded(world, tmp_path)
+    sent: dict[int, Any] = {}
+    request = Requests(tmp_path).put("resume", "v", by_itself=True).number
+    stage = Returning(tmp_path, request, sent)
+    stage.rest()
+    assert Requests(tmp_path).told(request, "loaded") == {"number": 0}
+    damaged = Control(number=1, relation="north.entry", kind="tainted")
+    world.commit("north.entry", controls=(damaged,))
+    recorded(world, tmp_path, since=1)
+    cut = ViewChange(group="g", view="v", change="add", number=1)
+    later = world.commit("north.entry", (1, (3, 1, None)))
+    stage.take(cut, later, first=7)
+    change, end = (sent[number] for number in sorted(sent))
+    assert change == cut
+    assert isinstance(end, Suspend) and end.after == 0 and end.error["code"] == "VIEW_INPUT_DAMAGED"
+    again = Returning(tmp_path, request, sent)
+    again.take(world.commit("north.entry", (1, (4, 1, None))), first=9)
+    assert again.stage.suspended == end.error and len(sent) == 2

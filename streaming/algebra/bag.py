@@ -127,16 +127,19 @@ def _refuse_negative(rows: Bag, operator: str) -> None:
 
 def joined(tree: Join, left: Bag, right: Bag) -> Bag:
     """The join of two bags; multiplicities multiply."""
+    if not left or not right:
+        return {}
+    on, condition = tree.on, tree.condition
     matches: dict[Row, list[tuple[Row, int]]] = {}
     for row, count in right.items():
-        key = tuple([row[j] for _, j in tree.on])
+        key = tuple([row[j] for _, j in on])
         if None not in key:
             matches.setdefault(key, []).append((row, count))
     result: Bag = {}
     for row, count in left.items():
-        for other, times in matches.get(tuple([row[i] for i, _ in tree.on]), ()):
+        for other, times in matches.get(tuple([row[i] for i, _ in on]), ()):
             both = row + other
-            if tree.condition is None or value_of(tree.condition, both) is True:
+            if condition is None or value_of(condition, both) is True:
                 _add(result, both, count * times)
     return result
 

@@ -9,6 +9,7 @@ are all under number 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from streaming.algebra import bag as bags
 from streaming.algebra.bag import Bag, Row
@@ -62,10 +63,7 @@ class NumberedBags:
                 rows = self.evaluate(tree.child, inputs)
                 return {k: n for k, n in rows.items() if value_of(tree.condition, k[1]) is True}
             case Project():
-                result: Numbered = {}
-                for (number, row), count in self.evaluate(tree.child, inputs).items():
-                    _add(result, (number, bags.projected(tree, row)), count)
-                return result
+                return _projected(tree, self.evaluate(tree.child, inputs))
             case Join():
                 left = self.evaluate(tree.left, inputs)
                 return _joined(tree, left, self.evaluate(tree.right, inputs) if left else {})
@@ -86,14 +84,23 @@ class NumberedBags:
     def plus(self, *values: Numbered) -> Numbered:
         result = dict(values[0])
         for value in values[1:]:
+            if not result:
+                result = dict(value)
+                continue
             for key, count in value.items():
-                _add(result, key, count)
+                if total := result.get(key, 0) + count:
+                    result[key] = total
+                else:
+                    del result[key]
         return result
 
     def minus(self, left: Numbered, right: Numbered) -> Numbered:
         result = dict(left)
         for key, count in right.items():
-            _add(result, key, -count)
+            if total := result.get(key, 0) - count:
+                result[key] = total
+            else:
+                del result[key]
         return result
 
     def between(self, value: Numbered, first: int, last: int) -> Numbered:
@@ -102,7 +109,11 @@ class NumberedBags:
     def renumbered(self, value: Numbered, number: int) -> Numbered:
         result: Numbered = {}
         for (_, row), count in value.items():
-            _add(result, (number, row), count)
+            key = (number, row)
+            if total := result.get(key, 0) + count:
+                result[key] = total
+            else:
+                del result[key]
         return result
 
     def inserted(self, value: Numbered) -> Numbered:
@@ -117,28 +128,57 @@ class NumberedBags:
     def matching(
         self, value: Numbered, at: Positions, rows: Numbered, rows_at: Positions
     ) -> Numbered:
+        if not value or not rows:
+            return {}
         keys = {tuple([row[i] for i in rows_at]) for _, row in rows}
         return {k: n for k, n in value.items() if tuple([k[1][i] for i in at]) in keys}
 
     def pack(self, value: Numbered) -> Rows:
         self.packed.append(value)
-        return Rows(rows=len(value), path=str(len(self.packed) - 1))
+        return _reference(len(value), len(self.packed) - 1)
 
     def open(self, rows: Rows) -> Numbered:
         assert rows.path is not None
         return self.packed[int(rows.path)]
 
 
+@lru_cache(maxsize=65536)
+def _reference(rows: int, place: int) -> Rows:
+    return Rows(rows=rows, path=str(place))
+
+
+def _projected(tree: Project, rows: Numbered) -> Numbered:
+    result: Numbered = {}
+    copied = tree.copied
+    for (number, row), count in rows.items():
+        if copied is None:
+            key = (number, bags.projected(tree, row))
+        else:
+            key = (number, tuple([row[i] for i in copied]))
+        if total := result.get(key, 0) + count:
+            result[key] = total
+        else:
+            del result[key]
+    return result
+
+
 def _joined(tree: Join, left: Numbered, right: Numbered) -> Numbered:
+    if not left or not right:
+        return {}
+    on, condition = tree.on, tree.condition
     matches: dict[Row, list[tuple[int, Row, int]]] = {}
     for (number, row), count in right.items():
-        key = tuple([row[j] for _, j in tree.on])
-        if None not in key:
-            matches.setdefault(key, []).append((number, row, count))
+        on_right = tuple([row[j] for _, j in on])
+        if None not in on_right:
+            matches.setdefault(on_right, []).append((number, row, count))
     result: Numbered = {}
     for (number, row), count in left.items():
-        for later, other, times in matches.get(tuple([row[i] for i, _ in tree.on]), ()):
+        for later, other, times in matches.get(tuple([row[i] for i, _ in on]), ()):
             both = row + other
-            if tree.condition is None or value_of(tree.condition, both) is True:
-                _add(result, (max(number, later), both), count * times)
+            if condition is None or value_of(condition, both) is True:
+                key = (later if later > number else number, both)
+                if total := result.get(key, 0) + count * times:
+                    result[key] = total
+                else:
+                    del result[key]
     return result

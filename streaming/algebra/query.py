@@ -90,7 +90,7 @@ class Term(Generic[V]):
     @property
     def places(self) -> Places:
         """All places of the answer, ascending."""
-        return tuple(sorted((*self.asked, *(p for known in self.known for p in known.places))))
+        return tuple(sorted([*self.asked, *[p for known in self.known for p in known.places]]))
 
 
 @dataclass(frozen=True, slots=True)

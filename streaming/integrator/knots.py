@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +29,7 @@ Keys = Callable[[str, int, int], Touched]
 """(source, first ordinal, last ordinal) -> what they touch; asked only for knots."""
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """Local transactions first..last of a source, in order, a number each."""
 
     source: str

@@ -15,8 +15,8 @@ which global transactions cross. It raises before it changes state.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -63,8 +63,7 @@ class Completed:
     keys: Keys = no_keys
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(NamedTuple):
     """Ordinals first..last of a source have the numbers number, number + step, ... (step 0 or 1)."""
 
     source: str
@@ -74,8 +73,7 @@ class Assignment:
     step: int = 1
 
 
-@dataclass(frozen=True)
-class Numbered:
+class Numbered(NamedTuple):
     """Numbers first..last were given, first > last when none.
 
     Attributes:
@@ -147,10 +145,8 @@ class IntegratorMachine:
         items = order(ready, message.keys) if ready.logs else []
         items, split = self._bounded(items)
         given, next_number = _assign(items, state.number)
-        self.state = state = State(
-            next_number, state.logs, state.globals, state.released, state.skip, state.open
-        )
-        largest = max((len(item.members) for item in items if isinstance(item, Unit)), default=0)
+        self.state = state = State(next_number, *state[1:])
+        largest = max([len(item.members) for item in items if isinstance(item, Unit)], default=0)
         return self._numbered(state, number, [*assignments, *given], [*late, *split], largest)
 
     def pass_over(self, numbered: Numbered, count: int) -> Numbered:
@@ -159,8 +155,8 @@ class IntegratorMachine:
         Their REL is empty, so they are counted and nothing else: a view that comes back under a
         dropped one's name needs numbers between the two, also where nothing is committed any more.
         """
-        self.state = replace(self.state, number=self.state.number + count)
-        return replace(numbered, last=self.state.number - 1)
+        self.state = self.state._replace(number=self.state.number + count)
+        return numbered._replace(last=self.state.number - 1)
 
     def _numbered(
         self,
@@ -170,8 +166,8 @@ class IntegratorMachine:
         released: list[str],
         largest: int,
     ) -> Numbered:
-        held = sum(last - next_ + 1 for next_, last in state.logs.values())
-        waiting = tuple(sorted(i for i, g in state.globals.items() if not g.complete))
+        held = sum([last - next_ + 1 for next_, last in state.logs.values()])
+        waiting = tuple(sorted([i for i, g in state.globals.items() if not g.complete]))
         return Numbered(
             first,
             state.number - 1,
@@ -211,8 +207,8 @@ class IntegratorMachine:
             for id_, g in state.globals.items()
             if not (g.complete and all(member in members for member in g.members))
         }
-        state = replace(
-            state, number=1, globals=left, skip={s: frozenset(o) for s, o in skip.items()}
+        state = state._replace(
+            number=1, globals=left, skip={s: frozenset(o) for s, o in skip.items()}
         )
         return state, [Assignment(s, o, o, 0, 0) for s, o in sorted(members)]
 

@@ -14,14 +14,13 @@ handled as runs, except inside a knot.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from streaming.integrator.knots import Item, Keys, Member, Run, Unit, strongly_connected, untie
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """What is to be ordered.
 
     Attributes:

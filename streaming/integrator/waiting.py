@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming.integrator.knots import Member
 from streaming.integrator.numbering import Window
@@ -44,8 +44,7 @@ class Global:
         return len(self.members) + self.seen >= self.parts
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """Everything the machine knows.
 
     Attributes:
@@ -80,6 +79,8 @@ def heard(
     for source, (first, last) in blocks.items():
         if first <= last:
             logs[source] = (logs[source][0], last)
+    if not parts and not closed and not state.globals:
+        return State(state.number, logs, {}, state.released, state.skip, state.open)
     globals_ = dict(state.globals)
     released = dict(state.released)
     for snapshot in closed:
@@ -118,7 +119,7 @@ def released_late(state: State, now_ms: int, timeout_ms: int) -> tuple[State, li
         known = state.globals[id_]
         released[id_] = known.parts - known.seen - len(known.members)
     left = {id_: g for id_, g in state.globals.items() if id_ not in late}
-    return replace(state, globals=left, released=released), late
+    return state._replace(globals=left, released=released), late
 
 
 def window(state: State) -> tuple[State, Window]:
@@ -150,7 +151,7 @@ def window(state: State) -> tuple[State, Window]:
     }
     found = Window(logs, parts, state.skip)
     skip = {s: ordinals for s, ordinals in skip.items() if ordinals}
-    return replace(state, logs=next_, globals=left, skip=skip), found
+    return state._replace(logs=next_, globals=left, skip=skip), found
 
 
 def to_json(state: State) -> dict[str, Any]:

@@ -58,7 +58,8 @@ class Copies(Generic[V]):
 
     def __init__(self, psj: Psj, operators: Operators[V], copied: Collection[str]) -> None:
         self._operators = operators
-        scans = [node for leaf in psj.leaves for node in walk(leaf) if isinstance(node, Scan)]
+        leaves = psj.leaves if copied else ()
+        scans = [node for leaf in leaves for node in walk(leaf) if isinstance(node, Scan)]
         self.rows: dict[str, V] = {
             scan.relation: operators.empty(scan.schema) for scan in scans if scan.relation in copied
         }

@@ -32,16 +32,12 @@ class Delivered:
     entries: tuple[Entry, ...] = ()
     seen: int = 0
 
-    def with_log(self, log: SourceLog | None) -> Delivered:
-        """After one more message."""
-        if log is None:
+    def with_log(self, log: SourceLog | None, position: int) -> Delivered:
+        """After one more message, with its position."""
+        if log is None and position == self.position:
             return self
-        more = tuple(zip(log.transactions, log.positions, strict=True))
-        return Delivered(self.position, self.forgotten, self.entries + more, self.seen)
-
-    def upto(self, position: int) -> Delivered:
-        """With the position of one more message."""
-        return Delivered(position, self.forgotten, self.entries, self.seen)
+        more = tuple(zip(log.transactions, log.positions, strict=True)) if log else ()
+        return Delivered(position, self.forgotten, self.entries + more, self.seen)
 
     def missed(self, state: SourceState, since: int) -> int | None:
         """The first transaction, counted from `since` on, that a state has not seen."""

@@ -119,7 +119,7 @@ class FifoAdapter(Generic[V]):
     def _updates(self, updates: Updates) -> list[Updates | SourceQuery[V] | SourceAnswer[V]]:
         """A message, cut in two where an answer that is held belongs inside of it."""
         out: list[Updates | SourceQuery[V] | SourceAnswer[V]] = []
-        for after, step in sorted([] if self.exact else self._inside(updates)):
+        for after, step in [] if self.exact else sorted(self._inside(updates)):
             if after >= updates.first:
                 piece, updates = split(updates, after)
                 out += self._delivered(piece)
@@ -139,12 +139,10 @@ class FifoAdapter(Generic[V]):
 
     def _delivered(self, updates: Updates) -> list[Updates | SourceQuery[V] | SourceAnswer[V]]:
         self.number = updates.last
-        for source in self.delivered:
-            if not self.exact:
-                log = updates.logs.get(source)
-                self.delivered[source] = self.delivered[source].with_log(log)
-            if source in updates.delivered:
-                self.delivered[source] = self.delivered[source].upto(updates.delivered[source])
+        for source, known in self.delivered.items():
+            log = None if self.exact else updates.logs.get(source)
+            position = updates.delivered.get(source, known.position)
+            self.delivered[source] = known.with_log(log, position)
         out: list[Updates | SourceQuery[V] | SourceAnswer[V]] = [updates]
         for step, waiting in list(self.out.items()):
             if waiting.answer is not None:
@@ -190,24 +188,27 @@ class FifoAdapter(Generic[V]):
     def _forget(self, answer: SourceAnswer[V], since: int) -> None:
         """Keep only what a statement that is out, or a later one, may still miss."""
         source = answer.source
-        known = self.delivered[source].shown(answer.state, since)
+        known = self.delivered[source]
+        if not known.entries:
+            return
+        known = known.shown(answer.state, since)
         out = [one.since for one in self.out.values() if one.query.source == source]
         self.delivered[source] = known.kept_from(min(out, default=known.seen))
 
     def _probes(self) -> list[SourceQuery[V]]:
-        busy = {one.query.source for one in self.out.values()}
+        long = [s for s, known in self.delivered.items() if len(known.entries) >= self._probe_after]
+        busy = {one.query.source for one in self.out.values()} if long else set()
         return [
             self._send(SourceQuery(self.view, PROBE, 1, source, ()))
-            for source, known in sorted(self.delivered.items())
-            if len(known.entries) >= self._probe_after and source not in busy
+            for source in sorted(long)
+            if source not in busy
         ]
 
     # Protocol -------------------------------------------------------------------------------------
 
     def _check_updates(self, updates: Updates) -> None:
-        brief = f"updates of {updates.group} [{updates.first}..{updates.last}]"
-
         def broken(rule: str) -> ProtocolError:
+            brief = f"updates of {updates.group} [{updates.first}..{updates.last}]"
             return ProtocolError("fifo_adapter", brief, f"view {self.view}: {rule}")
 
         if self.number is not None and updates.first != self.number + 1:
@@ -221,22 +222,21 @@ class FifoAdapter(Generic[V]):
                 raise broken(f"{source}'s position goes back from {known.position} to {position}")
 
     def _check_query(self, query: SourceQuery[V]) -> None:
-        brief = f"statement {query.view}/{query.id}.{query.step} to {query.source}"
-
         def broken(rule: str) -> ProtocolError:
+            brief = f"statement {query.view}/{query.id}.{query.step} to {query.source}"
             return ProtocolError("fifo_adapter", brief, rule)
 
         if query.view != self.view:
             raise broken(f"this is the channel of {self.view}")
         if query.source not in self.delivered:
             raise broken(f"view {self.view} uses no relation of it")
-        if any((o.query.id, o.query.step) == (query.id, query.step) for o in self.out.values()):
-            raise broken("sent already")
+        for one in self.out.values():
+            if one.query.id == query.id and one.query.step == query.step:
+                raise broken("sent already")
 
     def _check_answer(self, answer: SourceAnswer[V]) -> None:
-        brief = f"answer {answer.view}/{answer.id}.{answer.step} of {answer.source}"
-
         def broken(rule: str) -> ProtocolError:
+            brief = f"answer {answer.view}/{answer.id}.{answer.step} of {answer.source}"
             return ProtocolError("fifo_adapter", brief, rule)
 
         waiting = self.out.get(answer.step)

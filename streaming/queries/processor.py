@@ -114,6 +114,8 @@ class QueryProcessor(Generic[V]):
         return out
 
     def _pieces(self, known: tuple[Known[V], ...]) -> tuple[Known[V], ...]:
+        if len(known) < 2:
+            return known
         return tuple(sorted(known, key=lambda piece: piece.places))
 
     def _evaluate(
@@ -192,9 +194,9 @@ class QueryProcessor(Generic[V]):
 
     def _check_query(self, query: Query[V]) -> Places:
         """The places of the query's terms."""
-        brief = f"query {query.view}/{query.id}"
 
         def broken(rule: str) -> ProtocolError:
+            brief = f"query {query.view}/{query.id}"
             return ProtocolError("query_processor", brief, rule)
 
         if query.id <= self.last_query:
@@ -204,19 +206,18 @@ class QueryProcessor(Generic[V]):
         places = query.terms[0].places if query.terms else self.psj.places
         if query.finish:
             places = self.psj.places
+        if len(set(places)) < len(places) or not set(places) <= set(self.psj.places):
+            raise broken(f"a place twice, or none of the view's: {places}")
         for term in query.terms:
             if term.places != places:
                 raise broken(f"a term over the places {term.places}, not {places}")
-            if len(set(places)) < len(places) or not set(places) <= set(self.psj.places):
-                raise broken(f"a place twice, or none of the view's: {places}")
             if term.sign not in (1, -1):
                 raise broken(f"a sign is 1 or -1, not {term.sign}")
         return places
 
     def _check_answer(self, answer: SourceAnswer[V]) -> Evaluation[V]:
-        brief = f"answer {answer.view}/{answer.id}.{answer.step} of {answer.source}"
-
         def broken(rule: str) -> ProtocolError:
+            brief = f"answer {answer.view}/{answer.id}.{answer.step} of {answer.source}"
             return ProtocolError("query_processor", brief, rule)
 
         evaluation = self.under_way.get(answer.id)
@@ -227,7 +228,7 @@ class QueryProcessor(Generic[V]):
             raise broken("an answer without a statement of this step")
         if sent.source != answer.source:
             raise broken(f"the statement went to {sent.source}")
-        parts = sum(len(portions) for _, portions in sent.shares)
+        parts = sum([len(portions) for _, portions in sent.shares])
         if len(answer.rows) != parts:
             raise broken(f"{len(answer.rows)} parts, the statement has {parts}")
         return evaluation

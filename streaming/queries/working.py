@@ -49,7 +49,7 @@ class Portion:
     @property
     def places(self) -> Places:
         """The places of the answer, ascending."""
-        return tuple(sorted((*self.asked, *(p for piece in self.pieces for p in piece))))
+        return tuple(sorted([*self.asked, *[p for piece in self.pieces for p in piece]]))
 
 
 def known_name(index: int) -> str:
@@ -180,7 +180,7 @@ class Route:
         pieces += [
             Known(portion.places, value) for portion, value in zip(portions, rows, strict=True)
         ]
-        left = tuple(p for p in working.asked if p not in asked)
+        left = tuple([p for p in working.asked if p not in asked])
         return Working(working.sign, tuple(pieces), left)
 
     def settled(self, operators: Operators[V], working: Working[V]) -> Working[V]:
@@ -189,6 +189,8 @@ class Route:
         When nothing is left to ask all are joined; when one is empty the whole term is, and nothing
         is left to ask.
         """
+        if len(working.pieces) == 1 and operators.size(working.pieces[0].rows):
+            return working
         pieces = sorted(working.pieces, key=lambda piece: piece.places)
         while True:
             if any([not operators.size(piece.rows) for piece in pieces]):

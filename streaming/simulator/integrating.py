@@ -86,8 +86,7 @@ class Integrating:
         """Number 0: every source's snapshot is closed."""
         sources = self.world.catalog.sources
         self.machine.handle(Completed(0, closed=tuple([Closed(source) for source in sources])))
-        updates = self._whole(0)
-        return self._addressed(Rel(group=GROUP, first=0, last=0, runs=updates.runs), updates)
+        return self._addressed(self._whole(0))
 
     def handle(self, transaction: Transaction | None) -> Out:
         """A source logged a transaction; sends the messages that are full. None: sends the rest."""
@@ -158,15 +157,16 @@ class Integrating:
 
     # One message ----------------------------------------------------------------------------------
 
-    def _addressed(self, rel: Rel, updates: Updates, change: Changed = NOTHING) -> Out:
+    def _addressed(self, updates: Updates, change: Changed = NOTHING) -> Out:
         """The message to all managers of the group, and to those that must hear in it that they end."""
-        views = [view.name for view in self.roster.present.views]
-        told = [self.roster.node(view) for view in views]
-        if self.case.rel == "with-actions":
-            updates = updates.model_copy(update={"rel": (*change.said, rel)})
-            return [(node, updates) for node in (*told, *change.leaving)]
-        out: Out = [(node, updates) for node in told]
-        return out if self.case.merge == "none" else [*out, (MERGE, rel)]
+        told = [self.roster.node(view.name) for view in self.roster.present.views]
+        if self.case.rel == "direct" and self.case.merge == "none":
+            return [(node, updates) for node in told]
+        rel = Rel(group=GROUP, first=updates.first, last=updates.last, runs=updates.runs)
+        if self.case.rel == "direct":
+            return [*((node, updates) for node in told), (MERGE, rel)]
+        updates = updates.model_copy(update={"rel": (*change.said, rel)})
+        return [(node, updates) for node in (*told, *change.leaving)]
 
     def _message(self, size: int) -> Out:
         first = self._emitted + 1
@@ -191,8 +191,7 @@ class Integrating:
             delivered=self._delivered,
             parts=self._parts(numbers, first) if self.numbering == "apart" else (),
         )
-        rel = Rel(group=GROUP, first=first, last=self._emitted, runs=runs)
-        return [*change.out, *self._addressed(rel, updates, change)]
+        return [*change.out, *self._addressed(updates, change)]
 
     # Views that join and leave --------------------------------------------------------------------
 
@@ -238,14 +237,11 @@ class Integrating:
             while delivered[source] + 1 in self._out[source]:
                 delivered[source] += 1
         self._delivered = delivered
-        return {
-            source: SourceLog(
-                numbers=tuple([number for _, number, _ in sorted(each)]),
-                transactions=tuple([name for _, _, name in sorted(each)]),
-                positions=tuple([ordinal for ordinal, _, _ in sorted(each)]),
-            )
-            for source, each in entries.items()
-        }
+        logs = {}
+        for source, each in entries.items():
+            positions, given, names = zip(*sorted(each), strict=True)
+            logs[source] = SourceLog(numbers=given, transactions=names, positions=positions)
+        return logs
 
     def _parts(self, numbers: Sequence[list[Item]], first: int) -> tuple[GlobalPart, ...]:
         return tuple(

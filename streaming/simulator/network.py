@@ -9,8 +9,8 @@ some histories are calm and in others many transactions happen while one query i
 from __future__ import annotations
 
 import random
-from collections import deque
-from typing import Any, NamedTuple
+from collections import defaultdict, deque
+from typing import Any
 
 WORLD = "world"
 """Sends the sources their transactions."""
@@ -22,20 +22,12 @@ Out = list[tuple[str, Any]]
 EAGERNESS = (0.05, 0.2, 0.4, 0.7)
 
 
-class Sent(NamedTuple):
-    """A message under way."""
-
-    sender: str
-    receiver: str
-    message: Any
-
-
 class Network:
     """All channels, and the draw of the next message."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._channels: dict[tuple[str, str], deque[Any]] = {}
+        self._channels: defaultdict[tuple[str, str], deque[Any]] = defaultdict(deque)
         self._ready: list[tuple[str, str]] = []
         self._waiting: list[tuple[str, str]] = []
         self._eager = rng.choice(EAGERNESS)
@@ -43,9 +35,7 @@ class Network:
     def send(self, sender: str, receiver: str, message: Any) -> None:
         """Puts a message at the end of its channel."""
         pair = (sender, receiver)
-        channel = self._channels.get(pair)
-        if channel is None:
-            channel = self._channels[pair] = deque()
+        channel = self._channels[pair]
         if not channel:
             (self._waiting if sender == WORLD else self._ready).append(pair)
         channel.append(message)
@@ -53,8 +43,8 @@ class Network:
     def __bool__(self) -> bool:
         return bool(self._ready or self._waiting)
 
-    def next(self) -> Sent:
-        """The next message to be delivered."""
+    def next(self) -> tuple[str, str, Any]:
+        """The next message to be delivered: sender, receiver, message."""
         draw = self._rng.random
         pairs = self._ready
         if self._waiting and (not pairs or draw() < self._eager):
@@ -66,4 +56,4 @@ class Network:
         if not channel:
             pairs[at] = pairs[-1]
             pairs.pop()
-        return Sent(*pair, message)
+        return *pair, message

@@ -36,14 +36,15 @@ def scans(catalog: Catalog) -> tuple[ScanNeed, ...]:
 
 def pattern(catalog: Catalog, changes: Iterable[Change]) -> Pattern:
     """The pattern of one number's row changes; an update that changes nothing is dropped."""
-    changes = [change for change in changes if change.truncates or change.before != change.after]
+    changes = [change for change in changes if not change.idles]
     changed = frozenset([change.relation for change in changes])
-    seen = [
-        place
-        for place, scan in enumerate(scans(catalog))
-        if scan.relation in changed and any(sees(scan, change) for change in changes)
-    ]
-    return changed, frozenset(seen)
+    return changed, frozenset().union(*[seeing(catalog, change) for change in changes])
+
+
+@lru_cache(maxsize=65536)
+def seeing(catalog: Catalog, change: Change) -> frozenset[int]:
+    """Which of the catalog's scans may see a row change."""
+    return frozenset([place for place, scan in enumerate(scans(catalog)) if sees(scan, change)])
 
 
 def sees(scan: ScanNeed, change: Change) -> bool:

@@ -107,13 +107,13 @@ class Asking(Generic[V]):
         """The view's initial rows have been sent."""
 
     def _check_answer(self, answer: Answer[V]) -> None:
-        brief = f"answer {answer.view}/{answer.id}"
+        def broken(rule: str) -> ProtocolError:
+            return ProtocolError("view_manager", f"answer {answer.view}/{answer.id}", rule)
+
         if answer.view != self.spec.view:
-            raise ProtocolError("view_manager", brief, f"this is the manager of {self.spec.view}")
+            raise broken(f"this is the manager of {self.spec.view}")
         if answer.id not in self.uqs:
-            raise ProtocolError(
-                "view_manager", brief, f"view {self.spec.view}: an answer without a query"
-            )
+            raise broken(f"view {self.spec.view}: an answer without a query")
 
     def _initial(self, updates: Updates) -> ActionList:
         if updates.first != updates.last:

@@ -181,26 +181,25 @@ class CStrobe(Compensated[V], Generic[V]):
         else:
             found = ((p, ops.deleted(rows)) for p, rows in self._net_by_unit(current).items())
             deleted = {p: rows for p, rows in found if ops.size(rows)}
-            hit = ops.empty(self.psj.schema)
-            for place, rows in deleted.items():
-                hit = self.both(hit, self.in_view(place, rows))
-            gone = self._key_deleted(hit, tuple(last for _, last in current.units), deleted, delta)
+            gone = self._key_deleted(tuple(last for _, last in current.units), deleted, delta)
         rows = ops.minus(delta, gone)
         self.mirror.add(rows)
         for first, last in current.lists:
             part = rows if len(current.lists) == 1 else ops.between(rows, first, last)
             yield self.list_of(first, last, part, current.complete)
 
-    def _key_deleted(self, hit: V, ends: tuple[int, ...], deleted: Mapping[int, V], delta: V) -> V:
+    def _key_deleted(self, ends: tuple[int, ...], deleted: Mapping[int, V], delta: V) -> V:
         """What key_delete(MV, U) takes out, unit by unit, under the number that does it.
 
         Nearly always a row of MV is hit by one unit, and what a unit inserts by none: one join says by
         which. The rest is walked through.
-
-        Args:
-            hit: the rows of MV that some unit deletes, under 0.
         """
         ops, schema = self.operators, self.psj.schema
+        hit = ops.empty(schema)
+        for place, rows in deleted.items():
+            hit = self.both(hit, self.in_view(place, rows))
+        if not deleted or not (ops.size(hit) or ops.size(delta)):
+            return hit
         every = tuple(range(len(schema)))
         by, again = [ops.empty(schema)], [ops.empty(schema)]
         for place, rows in deleted.items():

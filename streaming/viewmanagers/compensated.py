@@ -151,7 +151,7 @@ class Compensated(Keyed[V], Generic[V]):
 
     def answered_all(self, i: int) -> bool:
         """Whether no query of Q_{i,-} is open."""
-        return all(name.i != i for name in self.names.values())
+        return i not in [name.i for name in self.names.values()]
 
     def settled(self, i: int) -> V:
         """Line 16: Delta without what later insertions brought in; Q_{i,-} is done."""
@@ -168,6 +168,8 @@ class Compensated(Keyed[V], Generic[V]):
                 )
                 early = not_yet(ops, delta, within, changes, family.first, i, after)
                 delta = ops.minus(delta, ops.plus(ops.empty(self.wide), *early))
+                continue
+            if not self.queue.touches(place):
                 continue
             inserted = self.queue.inserted(place)
             if ops.size(inserted):
@@ -226,6 +228,8 @@ class Compensated(Keyed[V], Generic[V]):
         ops, last = self.operators, self.queue.last
         found: list[tuple[int, int, V]] = []
         for place in sorted({place for term in query.terms for place in term.asked}):
+            if not self.queue.touches(place):
+                continue
             first = name.j if place > name.place >= 0 else name.j + 1
             rows = ops.between(self.queue.deleted(place), first, last)
             for number in numbers_in(ops, rows, first, last):

@@ -199,6 +199,10 @@ class HoldingQueue(Generic[V]):
                     return number
         return None
 
+    def touches(self, place: int) -> bool:
+        """Whether a change of the place is held; where none is, nothing need be asked of its rows."""
+        return any([place in one.change.deltas for one in self.held])
+
     def rows(self, place: int) -> V:
         """The place's held changes."""
         deltas = [one.change.deltas[place] for one in self.held if place in one.change.deltas]

@@ -161,11 +161,9 @@ def keys_under(operators: Operators[V], rows: V, schema: Schema, at: Positions) 
         schema: the rows'.
         at: the key's columns.
     """
-    ops, tree = operators, _columns(schema, at)
-    gone = ops.deleted(rows)
-    gone = ops.minus(ops.minus(gone, gone), gone)
-    both = ops.plus(ops.inserted(rows), gone)
-    return ops.distinct(ops.evaluate(tree, {LEFT: both}))
+    ops, gone = operators, operators.deleted(rows)
+    alike = ops.minus(ops.minus(rows, gone), gone)
+    return ops.distinct(ops.evaluate(_columns(schema, at), {LEFT: alike}))
 
 
 def twice(operators: Operators[V], *rows: V) -> V:

@@ -142,12 +142,12 @@ class Driver:
         settle_catalog(shop.warehouse, planned)
         self.members = Members(shop.config, planned)
         self.fence = Fence(shop.warehouse / "_state" / "generations", {"process": "a test"})
-        self.topics = Topics(NAME)
+        self.topics, self.metrics = Topics(NAME), Metrics()
         self.stages = build_stages(
             shop.config,
             self.members.plan(),
             self.topics,
-            Metrics(),
+            self.metrics,
             cast(Any, None),
             self.members,
         )

@@ -30,6 +30,7 @@ from streaming.runtime.inbox import Inbox
 from streaming.runtime.kafka import Topics
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import Manifest, StepResult
+from streaming.runtime.viewchanges import role_of
 from streaming.viewmanagers.base import Codec, ViewSpec
 from streaming.viewmanagers.replica import ReplicaManager
 from streaming.warehouse.updates import UpdatesReader
@@ -169,7 +170,7 @@ class ViewStage:
         self._since_checkpoint += 1
         for message in answer:
             if isinstance(message, ActionList) and message.delta:
-                self._metrics.rows.labels(self.name).inc(message.delta.rows)
+                self._metrics.rows.labels(role_of(self.name)).inc(message.delta.rows)
         return answer
 
     def _new_manager(self) -> ReplicaManager:

@@ -27,7 +27,7 @@ from streaming.runtime.choosing import Choice, choose
 from streaming.runtime.plan import Pipeline
 from streaming.runtime.requests import Request, Requests
 from streaming.runtime.sessionplan import without_isolated
-from streaming.runtime.viewchanges import Live, ViewChanges, stage_name
+from streaming.runtime.viewchanges import Live, ViewChanges, role_of, stage_name
 from streaming.views import ViewSpec
 
 
@@ -182,7 +182,7 @@ class Members:
         removed = []
         for folder in sorted((self.warehouse / "_state").glob("view-*")):
             name = folder.name.replace("view-", "view:", 1)
-            if name in wanted or name.removeprefix("view:").partition("@")[0] in pending:
+            if name in wanted or role_of(name).removeprefix("view:") in pending:
                 continue
             for place in (folder, self.warehouse / "_staging" / folder.name):
                 shutil.rmtree(place, ignore_errors=True)

@@ -6,16 +6,12 @@ holds up neither the service's watch nor the other views.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
 import pyarrow as pa
 
-from streaming.errors import FrescoError
 from streaming.runtime.step import Stepper
-
-log = logging.getLogger("fresco")
 
 PULSE_SECONDS = 1.0
 NOTHING = pa.table(
@@ -34,19 +30,32 @@ class Pulse:
 
     Args:
         stepper: the one that runs now; None while there is none.
+        failed: told the error when a step raises; the stage is then in the caller's hands.
     """
 
     def __init__(
-        self, stepper: Callable[[], Stepper | None], seconds: float = PULSE_SECONDS
+        self,
+        stepper: Callable[[], Stepper | None],
+        failed: Callable[[BaseException], object],
+        seconds: float = PULSE_SECONDS,
     ) -> None:
-        self._stepper, self._seconds = stepper, seconds
+        self._stepper, self._failed, self._seconds = stepper, failed, seconds
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
         self._thread.start()
 
+    @property
+    def beats(self) -> bool:
+        """Whether there may be further steps."""
+        return self._thread.is_alive()
+
+    def end(self) -> None:
+        """No step begins after the one under way."""
+        self._stopping.set()
+
     def stop(self) -> None:
         """The last pulse has ended when this returns, unless it is stuck."""
-        self._stopping.set()
+        self.end()
         self._thread.join(timeout=10)
 
     def _run(self) -> None:
@@ -57,9 +66,8 @@ class Pulse:
             try:
                 if self._stepper() is stepper:  # else its query has been stopped since
                     stepper.batch(NOTHING)
-            except FrescoError as error:
-                log.debug("a pulse ended early: %s", error)
-            except Exception:
-                log.exception("a pulse failed")  # the next step takes the last manifest's state
+            except Exception as error:
+                if self._stepper() is stepper:  # else it was told to stop
+                    self._failed(error)
             finally:
                 stepper.lock.release()

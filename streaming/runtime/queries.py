@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client import Histogram
 from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +21,8 @@ from pyspark.sql.streaming import StreamingQuery
 from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.runtime.kafka import Broker, spark_options
-from streaming.runtime.step import Stepper
+from streaming.runtime.pulse import Pulse
+from streaming.runtime.step import Stage, Stepper
 
 _MESSAGES_PER_BATCH = 200
 """Of the pipeline's own topics; a message can be some megabytes."""
@@ -50,6 +51,26 @@ class StageQuery:
             # Python's part of the last batch may outlive the query that called it.
             pass
         shutil.rmtree(self.checkpoint, ignore_errors=True)
+
+
+@dataclass
+class Running:
+    """A stage, its query, its pulse where it has one, and when it failed lately."""
+
+    stage: Stage
+    topics: tuple[str, ...]
+    headers: bool
+    query: StageQuery
+    pulse: Pulse | None = None
+    failures: list[float] = field(default_factory=list)
+
+    def stop(self) -> None:
+        """For good: after the step under way, or without it where it waits for something outside."""
+        if self.pulse is not None:
+            self.pulse.end()
+        self.query.stop()
+        if self.pulse is not None:
+            self.pulse.stop()
 
 
 def start_query(

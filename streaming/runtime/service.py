@@ -12,7 +12,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 from streaming.config import Config
@@ -27,29 +26,20 @@ from streaming.runtime.kafka import Broker, Publisher, Topics
 from streaming.runtime.members import Members, settle_catalog
 from streaming.runtime.plan import Pipeline, plan_pipeline
 from streaming.runtime.pulse import NOTHING, Pulse
-from streaming.runtime.queries import StageQuery, start_query
+from streaming.runtime.queries import Running, StageQuery, start_query
 from streaming.runtime.returning import ReturningStage
 from streaming.runtime.session import spark_session
 from streaming.runtime.sessionstart import only_sessions, start_sessions
 from streaming.runtime.stages import build_stages, check_roles
+from streaming.runtime.stageset import ManagerStage
 from streaming.runtime.step import Fence, ManifestStore, Stage, Stepper
+from streaming.runtime.viewchanges import role_of
 
 log = logging.getLogger("fresco")
 
 TICK_SECONDS = 1.0
 MAX_RESTARTS = 5
 RESTART_WINDOW_SECONDS = 600.0
-
-
-@dataclass
-class Running:
-    """A stage, its query and when it failed lately."""
-
-    stage: Stage
-    topics: tuple[str, ...]
-    headers: bool
-    query: StageQuery
-    failures: list[float] = field(default_factory=list)
 
 
 class Service:
@@ -80,7 +70,6 @@ class Service:
         self._failed: dict[str, BaseException] = {}
         self._running: dict[str, Running] = {}
         self._closers: list[Callable[[], object]] = []
-        self._pulses: list[Pulse] = []
 
     # Life -----------------------------------------------------------------------------------------
 
@@ -118,11 +107,8 @@ class Service:
     def stop(self) -> None:
         """Stop the queries, then everything they use; may be called twice."""
         self._stopping.set()
-        for pulse in self._pulses:
-            pulse.stop()
-        self._pulses.clear()
         for running in self._running.values():
-            running.query.stop()
+            running.stop()
         self._running.clear()
         while self._closers:
             try:
@@ -186,16 +172,20 @@ class Service:
         for group, stage in self._stages.merges.items():
             self._run_stage(stage, (topics.rel(group), topics.actions(group)), True)
             if self.config.holds_back:
-                self._pulses.append(Pulse(partial(self._stepper, stage.name)))
+                self._give_pulse(stage)
         for view in self._stages.views:
-            self._run_stage(view, view.topics(topics), True)
-            self._give_pulse(view)
+            self._run_view(view)
         if (integrator := self._stages.integrator) is not None:
             self._run_stage(integrator, tuple(sorted(pipeline.source_topics)), False)
 
-    def _give_pulse(self, view: Stage) -> None:
+    def _run_view(self, view: ManagerStage) -> None:
+        self._run_stage(view, view.topics(Topics(self.config.pipeline)), True)
         if isinstance(view, AskingStage | JoiningStage | BrokenStage):
-            self._pulses.append(Pulse(partial(self._stepper, view.name)))
+            self._give_pulse(view)
+
+    def _give_pulse(self, stage: Stage) -> None:
+        failed = partial(self._note_failure, stage.name)
+        self._running[stage.name].pulse = Pulse(partial(self._stepper, stage.name), failed)
 
     def _run_stage(self, stage: Stage, topics: tuple[str, ...], headers: bool) -> None:
         query = self._query(stage, topics, headers)
@@ -216,7 +206,7 @@ class Service:
             stepper,
             topics,
             self._note_failure,
-            self.metrics.batch_seconds.labels(stage.name),
+            self.metrics.batch_seconds.labels(role_of(stage.name)),
             headers=headers,
             begin=stage.begin if isinstance(stage, JoiningStage | ReturningStage) else None,
         )
@@ -272,7 +262,7 @@ class Service:
         wanted = members.wanted()
         for name in [one for one in self._running if one.startswith("view:")]:
             if name not in wanted:
-                self._running.pop(name).query.stop()
+                self._running.pop(name).stop()
                 self._stages.leave(name)
                 log.info("stage %s has ended", name)
         for name, member in wanted.items():
@@ -280,9 +270,7 @@ class Service:
                 not self.roles or f"view:{member.view}" in self.roles
             ):
                 with members.refusing(member):
-                    view = self._stages.join(member)
-                    self._run_stage(view, view.topics(Topics(self.config.pipeline)), True)
-                    self._give_pulse(view)
+                    self._run_view(self._stages.join(member))
         if not self.roles:
             members.tidy(wanted)
         members.followed()

@@ -50,6 +50,11 @@ def stage_name(view: str, request: int) -> str:
     return f"view:{view}@{request}" if request else f"view:{view}"
 
 
+def role_of(stage: str) -> str:
+    """What a driver may be told to run it by, and what its metrics go under: not each try's own name."""
+    return stage.partition("@")[0]
+
+
 class ViewChanges:
     """The views that the integrator knows of, and the requests that it has announced.
 
@@ -76,7 +81,9 @@ class ViewChanges:
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """Back to what a manifest says; None: the beginning."""
         live = snapshot["live"] if snapshot else {}
-        self.live = {view: Live(**one) for view, one in live.items()} if snapshot else self._founded
+        self.live = {view: Live(**one) for view, one in live.items()}
+        if snapshot is None:
+            self.live = dict(self._founded)
         self.dropped: dict[str, int] = dict(snapshot["dropped"]) if snapshot else {}
         """View -> the cut at which it was last dropped."""
         announced = snapshot["announced"] if snapshot else {}

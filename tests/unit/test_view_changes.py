@@ -111,6 +111,12 @@ def test_a_view_joins_with_the_content_it_would_have_had(shop: Shop, driver: Dri
     assert rows(shop, "large", transaction=since) != rows(shop, "large")
     with pytest.raises(FrescoError, match="READ_VIEW_NOT_THERE"):
         rows(shop, "large", transaction=since - 1)
+    metered = {
+        sample.labels.get("stage")
+        for family in driver.metrics.registry.collect()
+        for sample in family.samples
+    }
+    assert {"view:entries", "view:large"} <= metered, "whatever brought it, it has one series"
     proved(shop)
 
 

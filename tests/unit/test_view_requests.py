@@ -107,6 +107,17 @@ def test_nothing_is_announced_before_there_is_a_number(
     assert changes.announce(1) == [], "it has been announced"
 
 
+def test_a_first_step_that_fails_takes_back_what_it_would_have_announced(
+    requests: Requests, changes: ViewChanges
+) -> None:
+    number = requests.put("drop", "a").number
+    assert len(changes.announce(0)) == 1
+    changes.restore(None)
+    assert changes.groups() == {"g": ("a", "b")}
+    assert [one.view for one in changes.announce(0)] == ["a"]
+    assert requests.told(number, "done") is None
+
+
 def test_a_view_is_announced_when_its_stage_says_so(
     requests: Requests, changes: ViewChanges
 ) -> None:

@@ -1,0 +1,85 @@
+"""A stage's pulse: steps without records, told of when they fail, ended with the stage (DESIGN 5, 11)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from queue import Queue
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from streaming.config import Config, Source
+from streaming.errors import FrescoError
+from streaming.runtime.pulse import Pulse
+from streaming.runtime.queries import Running, StageQuery
+from streaming.runtime.service import Service
+from streaming.runtime.step import Fence, Manifest, ManifestStore, Stepper, StepResult
+
+QUICK = 0.01
+
+
+class Waiting:
+    """A stage that no message moves on: each step without records counts, or fails."""
+
+    name = "view:v@3"
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.steps: Queue[int] = Queue()
+        self._error = error
+
+    def restore(self, snapshot: Mapping[str, Any] | None) -> None: ...
+
+    def run(self, records: pa.Table) -> StepResult | None:
+        self.steps.put(records.num_rows)
+        if self._error is not None:
+            raise self._error
+        return None
+
+    def apply(self, manifest: Manifest) -> None: ...
+
+    def applied(self, manifest: Manifest) -> None: ...
+
+
+def stepper(folder: Path, stage: Waiting) -> Stepper:
+    fence = Fence(folder / "generations", {"process": "a test"})
+    return Stepper(stage, ManifestStore(folder / "manifests"), fence, lambda *_: None)
+
+
+@pytest.mark.parametrize("error", [FrescoError("STATE_DAMAGED", "bad"), RuntimeError("no luck")])
+def test_a_pulse_that_fails_is_told_of(tmp_path: Path, error: Exception) -> None:
+    failed: Queue[BaseException] = Queue()
+    made = stepper(tmp_path, Waiting(error))
+    pulse = Pulse(lambda: made, failed.put, seconds=QUICK)
+    assert failed.get(timeout=10) is error
+    pulse.stop()
+
+
+def test_a_pulse_ends_with_the_stage_of_a_view_that_is_gone(tmp_path: Path) -> None:
+    """A view whose source is away tries to come back for days; each try has a stage of its own."""
+    config = Config(
+        pipeline="p",
+        warehouse=tmp_path,
+        views=tmp_path,
+        sources={"north": Source(tables={"entry": "public.entry"})},
+    )
+    service, stage = Service(config), Waiting()
+    spark: Any = SimpleNamespace(stop=lambda: None)
+    query = StageQuery(
+        stage.name, stepper(tmp_path, stage), spark, str(tmp_path / "c"), threading.Event()
+    )
+    running = service._running[stage.name] = Running(stage, (), True, query)
+    running.pulse = Pulse(partial(service._stepper, stage.name), print, seconds=QUICK)
+    assert stage.steps.get(timeout=10) == 0
+    members = SimpleNamespace(
+        moved=lambda: True, wanted=dict, tidy=lambda wanted: [], followed=lambda: None
+    )
+    service._stages = SimpleNamespace(  # type: ignore[assignment]
+        members=members, recover=lambda: None, leave=lambda name: None
+    )
+    service._follow_requests()
+    assert not service._running and not running.pulse.beats

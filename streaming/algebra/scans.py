@@ -6,6 +6,7 @@ be read concerns its view, so both judge alike.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -54,7 +55,8 @@ def scan_needs(tree: Tree) -> tuple[ScanNeed, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def columns_read(tree: Tree) -> dict[str, frozenset[int]]:
+@lru_cache(maxsize=1024)
+def columns_read(tree: Tree) -> Mapping[str, frozenset[int]]:
     """By relation, the positions of all columns that any scan of it reads."""
     found: dict[str, frozenset[int]] = {}
     for need in scan_needs(tree):

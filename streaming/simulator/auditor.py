@@ -32,7 +32,7 @@ from dataclasses import dataclass
 
 from streaming.algebra.tree import Tree
 from streaming.simulator.case import Scenario
-from streaming.simulator.lattice import Grain, Lattice, Place, Shown, Values
+from streaming.simulator.lattice import Grain, Lattice, Place, Shown, Values, lattice_of
 from streaming.simulator.workload import World
 from streaming.viewmanagers.levels import Level
 
@@ -80,7 +80,7 @@ class Auditor:
         self.world = world
         self.scenario = scenario
         self.every = every
-        self.lattice = Lattice(world, GRAINS[scenario], trees)
+        self.lattice = lattice_of(world, GRAINS[scenario], tuple(trees))
         self._chain = self.lattice.chain(order) if order else None
         self._local: Lattice | None = None
 
@@ -125,7 +125,7 @@ class Auditor:
         """Places of the states that no vector of local states gives."""
         if self._local is None:
             grain: Grain = "event" if self.scenario == "single" else "local"
-            self._local = Lattice(self.world, grain, self.lattice.trees)
+            self._local = lattice_of(self.world, grain, self.lattice.trees)
         left = list(range(len(states)))
         for ideal in self._local.ideals():
             value = self._local.values(ideal)

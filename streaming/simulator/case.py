@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from streaming.simulator.views import RelationSet, ViewSet
 from streaming.viewmanagers.levels import Level
@@ -35,6 +35,22 @@ class Faults:
     lose: float = 0.0
     repeat: float = 0.0
     reorder: float = 0.0
+
+
+class Load(NamedTuple):
+    """What the sources run: the part of a case that its worlds follow from (see `Case`)."""
+
+    scenario: Scenario
+    views: ViewSet
+    relations: RelationSet
+    sources: int
+    transactions: int
+    domain: int
+    rows: int
+    changes: int
+    key_changes: float
+    no_ops: float
+    truncates: float
 
 
 @dataclass(frozen=True)
@@ -88,6 +104,22 @@ class Case:
     view_changes: float = 0.0
     faults: Faults = Faults()
     options: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def load(self) -> Load:
+        return Load(
+            self.scenario,
+            self.views,
+            self.relations,
+            self.sources,
+            self.transactions,
+            self.domain,
+            self.rows,
+            self.changes,
+            self.key_changes,
+            self.no_ops,
+            self.truncates,
+        )
 
     def option(self, name: str, default: int) -> int:
         return dict(self.options).get(name, default)

@@ -120,7 +120,7 @@ class Sessions:
 
     def __init__(self, case: Case, seed: int, watch: bool = False) -> None:
         self.case, self.rng = case, random.Random(f"isolated {seed}")
-        self.world: World = world(case, self.rng)
+        self.world: World = world(case.load, self.rng)
         self.operators = NumberedBags()
         known = self.world.catalog
         self.trees = {view.name: view.tree for view in known.views}

@@ -14,11 +14,12 @@ Nothing here is taken from the machines that are judged by it, except the evalua
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from streaming.algebra.bag import Bag, evaluate
 from streaming.algebra.tree import Tree, relations
-from streaming.simulator.workload import Change, World, apply, touched
+from streaming.simulator.workload import WORLDS, Change, World, apply, touched
 
 Grain = Literal["event", "local", "global"]
 """What is one element: a row change, a source's transaction, or a global transaction."""
@@ -184,6 +185,12 @@ class Lattice:
             ideal |= 1 << element
             chain.append(ideal)
         return chain
+
+
+@lru_cache(maxsize=WORLDS)
+def lattice_of(world: World, grain: Grain, trees: tuple[Tree, ...]) -> Lattice:
+    """The lattice of a world; what has been worked out of it serves all that are judged by it."""
+    return Lattice(world, grain, trees)
 
 
 def _events(world: World, grain: Grain) -> list[Event]:

@@ -38,7 +38,7 @@ from streaming.simulator.roster import Launch, Roster
 from streaming.simulator.source import Source
 from streaming.simulator.viewnode import Inner, ViewNode
 from streaming.simulator.views import Catalog
-from streaming.simulator.workload import World, world
+from streaming.simulator.workload import World, drawn
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.modes import MODES, Numbering, Options
 
@@ -104,11 +104,12 @@ class Pipeline:
     """
 
     def __init__(self, case: Case, seed: int, watch: Watch | None = None) -> None:
+        self.world, state = drawn(case.load, seed)
         rng = random.Random(seed)
+        rng.setstate(state)
         self.case, self._rng, self._watch = case, rng, watch
         self._faults = random.Random(f"{seed} faults") if case.faults.crash else rng
         self.operators = NumberedBags()
-        self.world = world(case, rng)
         self.network = Network(rng)
         self.views = tuple([view.name for view in self.world.catalog.views])
         self.merging = case.merge != "none"
@@ -193,13 +194,12 @@ class Pipeline:
 
     def _deliver(self) -> None:
         """Delivers until nothing is under way."""
-        network, sources, watch = self.network, self.sources, self._watch
+        network, sources, nodes, watch = self.network, self.sources, self.nodes, self._watch
         while network:
             sender, receiver, message = network.next()
-            source = sources.get(receiver)
-            if source is not None:
-                out = source.handle(message, sender)
-            elif receiver in self.nodes:
+            if receiver in sources:
+                out = sources[receiver].handle(message, sender)
+            elif receiver in nodes:
                 out = self._step(receiver, message)
             else:  # a manager that has ended
                 continue
@@ -208,8 +208,8 @@ class Pipeline:
             self._send(receiver, out)
             if receiver == MERGE and (not self.case.greedy or self._rng.random() < 0.3):
                 self._send(MERGE, self._step(MERGE, None))
-            elif isinstance(node := self.nodes.get(receiver), ViewNode) and node.ended:
-                del self.nodes[receiver]
+            elif self.case.view_changes and _ended(nodes.get(receiver)):
+                del nodes[receiver]
         if self.merging:
             self._send(MERGE, self._step(MERGE, None))
 
@@ -282,6 +282,10 @@ class Pipeline:
         if isinstance(merge, MergeNode) and merge.machine.settled < last:
             return f"the merge has come to {merge.machine.settled} of {last}"
         return None
+
+
+def _ended(node: Node | None) -> bool:
+    return isinstance(node, ViewNode) and node.ended
 
 
 def simulate(case: Case, seed: int, watch: Watch | None = None) -> Run:

@@ -88,14 +88,24 @@ def catalog(view_set: ViewSet, relation_set: RelationSet, sources: int) -> Catal
     """
     if view_set == "orders":
         return _orders()
-    relations = {}
-    names = []
-    for place, source in enumerate(PLACES[sources]):
-        name = f"{source}.r{place + 1}"
-        schema = tuple(Column(c, TYPE) for c in COLUMNS[place])
-        relations[name] = Relation(name, schema, KEYS[relation_set][place])
-        names.append(name)
-    r1, r2, r3 = (Scan(name, relations[name].schema) for name in names)
+    relations = {
+        scan.relation: Relation(scan.relation, scan.schema, KEYS[relation_set][place])
+        for place, scan in enumerate(_scans(sources))
+    }
+    return Catalog(relations, _views(view_set, sources), tuple(dict.fromkeys(PLACES[sources])))
+
+
+def _scans(sources: int) -> tuple[Scan, Scan, Scan]:
+    r1, r2, r3 = (
+        Scan(f"{source}.r{place + 1}", tuple(Column(c, TYPE) for c in COLUMNS[place]))
+        for place, source in enumerate(PLACES[sources])
+    )
+    return r1, r2, r3
+
+
+@lru_cache(maxsize=256)
+def _views(view_set: ViewSet, sources: int) -> tuple[View, ...]:
+    r1, r2, r3 = _scans(sources)
     made: dict[str, Callable[[], tuple[View, ...]]] = {
         "chain": lambda: (View("v", _chain(r1, r2, r3)),),
         "narrow": lambda: (View("v", _columns(_joined(r1, r2, r3), (0, 5))),),
@@ -113,7 +123,7 @@ def catalog(view_set: ViewSet, relation_set: RelationSet, sources: int) -> Catal
         "tower": lambda: _tower(r1, r2, r3),
         "diamond": lambda: _diamond(r1, r2, r3),
     }
-    return Catalog(relations, made[view_set](), tuple(dict.fromkeys(PLACES[sources])))
+    return made[view_set]()
 
 
 @lru_cache(maxsize=1024)

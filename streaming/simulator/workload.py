@@ -11,12 +11,16 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from streaming.algebra.bag import Bag, Row
 from streaming.algebra.tree import Relation
-from streaming.simulator.case import Case
+from streaming.simulator.case import Load
 from streaming.simulator.views import Catalog, catalog
+
+WORLDS = 512
+"""How many of the last worlds are remembered, with what is known of them."""
 
 
 class Change(NamedTuple):
@@ -79,7 +83,7 @@ class Transaction:
         return f"{self.id}{tag}: {inside}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class World:
     """Everything that a history starts from."""
 
@@ -96,27 +100,34 @@ def touched(relation: Relation, change: Change) -> set[Row]:
     return {row for row in rows if row is not None}
 
 
-def world(case: Case, rng: random.Random) -> World:
-    """A random world of the case."""
-    relation_set = case.relations
+@lru_cache(maxsize=WORLDS)
+def drawn(load: Load, seed: int) -> tuple[World, tuple[Any, ...]]:
+    """The world of a seed, and the generator's state after it: managers of all modes live in the same."""
+    rng = random.Random(seed)
+    return world(load, rng), rng.getstate()
+
+
+def world(load: Load, rng: random.Random) -> World:
+    """A random world."""
+    relation_set = load.relations
     if relation_set == "any":
         relation_set = "first" if rng.random() < 0.5 else "fanout"
-    known = catalog(case.views, relation_set, case.sources)
+    known = catalog(load.views, relation_set, load.sources)
     initial = {}
     for name, relation in known.relations.items():
         bag: Bag = {}
-        for _ in range(rng.randint(0, case.rows)):
-            if (row := _free_row(rng, case, relation, bag)) is not None:
+        for _ in range(rng.randint(0, load.rows)):
+            if (row := _free_row(rng, load, relation, bag)) is not None:
                 bag[row] = bag.get(row, 0) + 1
         initial[name] = bag
-    drawer = _Drawer(case, rng, known, {name: dict(bag) for name, bag in initial.items()})
+    drawer = _Drawer(load, rng, known, {name: dict(bag) for name, bag in initial.items()})
     return World(known, initial, drawer.logs())
 
 
-def _free_row(rng: random.Random, case: Case, relation: Relation, bag: Bag) -> Row | None:
+def _free_row(rng: random.Random, load: Load, relation: Relation, bag: Bag) -> Row | None:
     """A row whose key is not taken; None when a few draws find none."""
     draw, key = rng.random, relation.key
-    sizes = [case.domain + (i in key) for i in range(len(relation.schema))]
+    sizes = [load.domain + (i in key) for i in range(len(relation.schema))]
     taken = {tuple([other[i] for i in key]) for other in bag} if key else set()
     for _ in range(3):
         row = tuple([int(draw() * size) for size in sizes])
@@ -129,20 +140,20 @@ class _Drawer:
     """Draws the sources' logs over their changing contents."""
 
     def __init__(
-        self, case: Case, rng: random.Random, known: Catalog, contents: dict[str, Bag]
+        self, load: Load, rng: random.Random, known: Catalog, contents: dict[str, Bag]
     ) -> None:
-        self.case, self.rng, self.known, self.contents = case, rng, known, contents
+        self.load, self.rng, self.known, self.contents = load, rng, known, contents
         self.of_source = {
             source: tuple(n for n in known.relations if n.startswith(f"{source}."))
             for source in known.sources
         }
 
     def logs(self) -> dict[str, tuple[Transaction, ...]]:
-        case, rng, sources = self.case, self.rng, self.known.sources
+        load, rng, sources = self.load, self.rng, self.known.sources
         slots: dict[str, list[tuple[str | None, int]]] = {source: [] for source in sources}
-        left, number = case.transactions, 0
+        left, number = load.transactions, 0
         while left > 0:
-            if case.scenario == "global" and len(sources) > 1 and left > 1 and rng.random() < 0.6:
+            if load.scenario == "global" and len(sources) > 1 and left > 1 and rng.random() < 0.6:
                 number += 1
                 parts = 2 if len(sources) == 2 or rng.random() < 0.8 else 3
                 for source in rng.sample(sources, parts):
@@ -162,8 +173,8 @@ class _Drawer:
 
     def _changes(self, source: str) -> tuple[Change, ...]:
         count = 1
-        if self.case.scenario != "single":
-            count = self.rng.randint(1, self.case.changes)
+        if self.load.scenario != "single":
+            count = self.rng.randint(1, self.load.changes)
         changes = []
         for _ in range(count):
             change = self._change(self.rng.choice(self.of_source[source]))
@@ -172,26 +183,26 @@ class _Drawer:
         return tuple(changes)
 
     def _change(self, name: str) -> Change:
-        rng, case = self.rng, self.case
+        rng, load = self.rng, self.load
         relation, bag = self.known.relations[name], self.contents[name]
         kind = rng.random()
-        if kind < case.truncates:
+        if kind < load.truncates:
             return Change(name, None, None)
-        if bag and kind < case.truncates + case.no_ops:
+        if bag and kind < load.truncates + load.no_ops:
             same = rng.choice(list(bag))
             return Change(name, same, same)
         if not bag or rng.random() < 0.45:
-            row = _free_row(rng, case, relation, bag)
+            row = _free_row(rng, load, relation, bag)
             if row is not None or not bag:
                 return Change(name, None, row)
         old = rng.choice(list(bag))
         if rng.random() < 0.55:
             return Change(name, old, None)
-        if not relation.key or rng.random() < case.key_changes:
-            new = _free_row(rng, case, relation, bag)
+        if not relation.key or rng.random() < load.key_changes:
+            new = _free_row(rng, load, relation, bag)
             return Change(name, old, new if new is not None and new != old else None)
         changed = tuple(
-            value if i in relation.key else int(rng.random() * case.domain)
+            value if i in relation.key else int(rng.random() * load.domain)
             for i, value in enumerate(old)
         )
         return Change(name, old, changed if changed != old else None)

@@ -23,7 +23,7 @@ from streaming.algebra.scans import columns_read
 from streaming.errors import ProtocolError
 from streaming.messages import ActionList, Updates
 from streaming.viewmanagers.base import Progress, ViewSpec, check_updates, works
-from streaming.viewmanagers.tainted import refuse_tainted
+from streaming.viewmanagers.tainted import refuse_controls
 
 V = TypeVar("V")
 
@@ -84,7 +84,7 @@ class Asking(Generic[V]):
             self._check_answer(message)
             return self.answered(message)
         check_updates(self.spec, self.progress, message)
-        refuse_tainted(self.reads, [message])
+        refuse_controls(self.reads, message.controls)
         if message.first <= self.spec.start <= message.last:
             return [self._initial(message)]
         asked = [run.last for run in message.runs if works(run, self.spec.view)]

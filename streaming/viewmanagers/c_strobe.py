@@ -198,15 +198,19 @@ class CStrobe(Compensated[V], Generic[V]):
         hit = ops.empty(schema)
         for place, rows in deleted.items():
             hit = self.both(hit, self.in_view(place, rows))
-        if not deleted or not (ops.size(hit) or ops.size(delta)):
+        if not deleted:
             return hit
         every = tuple(range(len(schema)))
+        hits, inserts = ops.size(hit), ops.size(delta)
         by, again = [ops.empty(schema)], [ops.empty(schema)]
         for place, rows in deleted.items():
             key = self.keys.places[place]
-            tree = _hit_by(schema, self.psj.leaves[place].schema, key.outputs, key.leaf)
-            positive = ops.minus(ops.minus(rows, rows), rows)
-            by.append(ops.evaluate(tree, {LEFT: hit, RIGHT: positive}))
+            if hits:
+                tree = _hit_by(schema, self.psj.leaves[place].schema, key.outputs, key.leaf)
+                positive = ops.minus(ops.minus(rows, rows), rows)
+                by.append(ops.evaluate(tree, {LEFT: hit, RIGHT: positive}))
+            if not inserts:
+                continue
             often = twice(
                 ops,
                 keys_under(ops, delta, schema, key.outputs),

@@ -8,12 +8,12 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
 from streaming.simulator import isolated
-from streaming.simulator.case import Case, Faults, Scenario
+from streaming.simulator.case import Case, Faults, Load, Scenario
 from streaming.simulator.judging import holds
 from streaming.simulator.pipeline import simulate
 from streaming.simulator.views import RelationSet, ViewSet
@@ -130,18 +130,25 @@ class Runner:
         self.pool = ProcessPoolExecutor(PROCESSES, context, collect_rarely)
         self._asked: dict[object, list[Future[Found]]] = {}
 
-    def ask(self, case: Case, level: Level, histories: int) -> None:
-        """Begin to run a case's histories."""
-        key = effect(case, level, histories)
-        if key not in self._asked:
-            self._asked[key] = [
-                self.pool.submit(judged, case, level, range(n, min(n + CHUNK, histories)))
-                for n in range(0, histories, CHUNK)
-            ]
+    def ask(self, cases: Iterable[tuple[Case, Level]], histories: int) -> None:
+        """Begin to run the cases' histories; those of one load and the same seeds follow each other.
+
+        So their worlds are still remembered (`workload.drawn`, `lattice.lattice_of`).
+        """
+        asked = {effect(case, level, histories): (case, level) for case, level in cases}
+        new = {key: each for key, each in asked.items() if key not in self._asked}
+        self._asked |= {key: [] for key in new}
+        of_load: dict[Load, list[tuple[object, Case, Level]]] = {}
+        for key, (case, level) in new.items():
+            of_load.setdefault(case.load, []).append((key, case, level))
+        for n in range(0, histories, CHUNK):
+            seeds = range(n, min(n + CHUNK, histories))
+            for key, case, level in (each for alike in of_load.values() for each in alike):
+                self._asked[key].append(self.pool.submit(judged, case, level, seeds))
 
     def below(self, case: Case, level: Level, histories: int) -> list[tuple[int, str]]:
         """The seeds, ascending, whose histories have not the level."""
-        self.ask(case, level, histories)
+        self.ask([(case, level)], histories)
         found = self._asked[effect(case, level, histories)]
         return [each for future in found for each in future.result().below]
 
@@ -169,8 +176,7 @@ def assert_level(
     runner: Runner, cases: Mapping[str, tuple[Case, Level]], name: str, histories: int
 ) -> None:
     """The histories of the case called `name` have its level; those of all cases are begun at once."""
-    for case, level in cases.values():
-        runner.ask(case, level, histories)
+    runner.ask(cases.values(), histories)
     case, level = cases[name]
     below = runner.below(case, level, histories)
     assert not below, report(case, below, histories)

@@ -29,9 +29,8 @@ def begun(request: pytest.FixtureRequest) -> None:
     """All cells of the fence under way from the beginning, if they are asked for."""
     if any(WAITING in getattr(item, "fixturenames", ()) for item in request.session.items):
         runner: Runner = request.getfixturevalue("runner")
-        for cell in CELLS:
-            if cell.level > Level.NONE:
-                runner.ask(cell.case, cell.level, HISTORIES)
+        cells = [(cell.case, cell.level) for cell in CELLS if cell.level > Level.NONE]
+        runner.ask(cells, HISTORIES)
 
 
 @pytest.fixture(scope="session")

@@ -115,7 +115,7 @@ def test_workloads_have_everything_that_makes_histories_hard() -> None:
     case = Case(scenario="global", truncates=0.1)
     seen = set()
     for seed in range(300):
-        drawn = world(case, random.Random(seed))
+        drawn = world(case.load, random.Random(seed))
         globs = {s: [t.glob for t in log if t.glob] for s, log in drawn.logs.items()}
         for left in globs.values():
             for right in globs.values():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 
@@ -49,7 +49,9 @@ def relations() -> list[CapturedRelation]:
 class Shop:
     """What outlives a driver: the source and its log, the topics, the warehouse."""
 
-    def __init__(self, folder: Path, **limits: int) -> None:
+    def __init__(
+        self, folder: Path, rel: Literal["direct", "with-actions"] = "direct", **limits: int
+    ) -> None:
         self.folder = folder
         self.views = folder / "views"
         self.views.mkdir(parents=True)
@@ -64,6 +66,7 @@ class Shop:
             views=self.views,
             sources={"north": Source(tables=tables, snapshot=False)},
             limits=Limits(**limits),
+            rel=rel,
         )
         for name, text in VIEWS.items():
             self.write(name, text)
@@ -224,7 +227,7 @@ class Driver:
     def _run(self, stage: Stage) -> None:
         folder = self.shop.warehouse / "_state" / stage.name.replace(":", "-") / "manifests"
         store = _Store(folder, self._reach)
-        stepper = Stepper(stage, store, self.fence, self._publish)
+        stepper = Stepper(self.stages.stepped(stage), store, self.fence, self._publish)
         if hasattr(stage, "begin"):
             if stepper.last is None:
                 ends = {t: len(self.shop.records.get(t, [])) for t in stage.topics(self.topics)}

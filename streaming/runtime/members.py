@@ -168,6 +168,11 @@ class Members:
                 raise
             self.requests.say(member.request.number, "done", error=error.as_dict())
 
+    def refuse_open(self, error: FrescoError) -> None:
+        """No request can be made in this pipeline."""
+        for one in self.requests.open():
+            self.requests.say(one.number, "done", error=error.as_dict())
+
     def changes(self) -> ViewChanges:
         """For the integrator."""
         return ViewChanges(self.requests, self.catalog().groups, self.spec, self._asks)

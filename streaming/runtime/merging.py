@@ -32,6 +32,7 @@ from streaming.metrics import Metrics
 from streaming.rows import unpack
 from streaming.runtime.inbox import Inbox
 from streaming.runtime.regrouping import Regrouping
+from streaming.runtime.riding import refuse_rerouted
 from streaming.runtime.step import Manifest, StepResult
 from streaming.warehouse.epoch import Epoch, merge_runs
 from streaming.warehouse.upkeep import Upkeep
@@ -82,6 +83,7 @@ class MergeStage:
         if self._regrouping is not None:
             self._regrouping.restore((snapshot or {}).get("views"))
         if snapshot:
+            refuse_rerouted(self.name, "routing" in snapshot["machine"], self._routed)
             if self._regrouping is not None:
                 saved = snapshot["machine"]["merge"] if self._routed else snapshot["machine"]
                 self._take(founded_like(self.machine, saved))

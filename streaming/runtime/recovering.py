@@ -30,7 +30,7 @@ BY_DECISION = ("VIEW_INPUT_DAMAGED",)
 AWAY = "SOURCE_"
 """What the codes of a source that could not be asked begin with; only asking it again tells."""
 AWAY_WAITS = (2.0, 5.0, 10.0, 20.0, 40.0, 60.0)
-"""`WAITS` of such a view: a try costs a connection, a stage for a moment, and two small files for good."""
+"""`WAITS` of such a view: a try costs a connection, a stage for a moment, and two files for good."""
 FOR_A_PERSON = ("VIEW_COLUMN_CHANGED",)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from streaming.errors import FrescoError
 from streaming.messages import ActionList, Suspend, Updates, ViewChange
 from streaming.runtime.inbox import Inbox
 from streaming.runtime.manifests import Manifest
@@ -42,6 +43,7 @@ class RidingStage:
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """Both as the manifest has them."""
+        refuse_rerouted(self.name, snapshot is None or KEY in snapshot, True)
         self._stage.restore(snapshot)
         self._forwarding = Forwarding(self._view, self._views)
         self._inbox = Inbox(snapshot[KEY]["inbox"] if snapshot else None)
@@ -82,3 +84,22 @@ class RidingStage:
         """Let a step that waits for something outside end."""
         if isinstance(self._stage, Halting):
             self._stage.halt()
+
+
+def refuse_rerouted(stage: str, rode: bool, rides: bool) -> None:
+    """REL takes one way for as long as there is a pipeline: what is under way says nothing of another.
+
+    Args:
+        rode: in the stage's last manifest; rides: now.
+
+    Raises:
+        FrescoError: MERGE_SNAPSHOT.
+    """
+    if rode != rides:
+        before = "with-actions" if rode else "direct"
+        raise FrescoError(
+            "MERGE_SNAPSHOT",
+            f"the pipeline was begun with rel: {before}",
+            where=stage,
+            todo=f"set rel back to {before}, or begin a pipeline in a new warehouse",
+        )

@@ -35,6 +35,7 @@ from streaming.runtime.regrouping import Regrouping, table_of
 from streaming.runtime.returning import ReturningStage
 from streaming.runtime.sessionstart import session_roles
 from streaming.runtime.stageset import ManagerStage, Stages
+from streaming.runtime.viewchanges import refused_routing
 from streaming.sources.held import HeldFiles
 from streaming.sources.intake import Intake
 from streaming.viewmanagers.base import ViewSpec
@@ -83,6 +84,9 @@ def build_stages(
     """Make the stages of some roles, () for all, their tables included; nothing runs yet."""
     played = frozenset(roles or roles_of(pipeline))
     closers: list[Callable[[], object]] = []
+    riding = topics.actions if config.rel == "with-actions" else None
+    if riding is not None:
+        members.refuse_open(refused_routing())
     integrator = None
     if IntegratorStage.name in played:
         integrator, close = _integrator_stage(config, pipeline, topics, metrics, members)
@@ -105,7 +109,6 @@ def build_stages(
             merges[group] = _merge_stage(config, pipeline, group, metrics, spark, members)
             closers.append(merges[group].writer.close)
     elsewhere = Elsewhere(config.warehouse)
-    riding = topics.actions if config.rel == "with-actions" else None
     return Stages(
         integrator,
         views,
@@ -148,6 +151,7 @@ def _integrator_stage(
 
     hours = config.retention.updates_hours
     retention = UpdatesRetention(updates.table, hours) if hours is not None else None
+    rides = config.rel == "with-actions"
     stage = IntegratorStage(
         make_intake,
         updates,
@@ -158,8 +162,8 @@ def _integrator_stage(
         retention,
         pipeline.asked(),
         spans,
-        rides=config.rel == "with-actions",
-        changes=members.changes(),
+        rides=rides,
+        changes=None if rides else members.changes(),
     )
     return stage, updates.close
 

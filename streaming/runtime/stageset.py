@@ -16,6 +16,7 @@ from streaming.runtime.progress import Elsewhere, ViewProgress
 from streaming.runtime.recovering import Recovery
 from streaming.runtime.riding import RidingStage
 from streaming.runtime.step import Stage
+from streaming.runtime.viewchanges import refused_routing
 from streaming.runtime.viewstates import suspended_views
 
 ManagerStage = ViewStage | AskingStage | BrokenStage
@@ -58,6 +59,9 @@ class Stages:
     def recover(self) -> None:
         """Let suspended views try to come back whose cause may be gone."""
         members = self.members
+        if self.actions is not None:
+            members.refuse_open(refused_routing())
+            return
         if self.recovery is None:
             self.recovery = Recovery(members.warehouse, members.requests, members.spec)
         stopped = {

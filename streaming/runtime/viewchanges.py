@@ -199,3 +199,13 @@ def _refused(request: Request, said: str) -> FrescoError:
         where=f"request {request.number}",
         todo="see `fresco view list`",
     )
+
+
+def refused_routing() -> FrescoError:
+    """Of every request where REL rides on the action lists: later managers have no part in it."""
+    return FrescoError(
+        "VIEW_CHANGE_ROUTING",
+        "views cannot come and go while REL rides on the action lists",
+        where="rel: with-actions",
+        todo="use rel: direct in a new warehouse",
+    )

@@ -15,8 +15,10 @@ from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.runtime.choosing import Choice, choose
 from streaming.runtime.grouping import block_size
+from streaming.runtime.manifests import ManifestStore
 from streaming.runtime.requests import Request, Requests
 from streaming.runtime.sessionplan import refuse_isolated, without_isolated
+from streaming.runtime.viewchanges import refused_routing
 from streaming.runtime.viewstates import known_catalog, suspended_views
 from streaming.viewfile import read_header
 
@@ -32,7 +34,6 @@ def ask_to_add(config: Config, file: Path) -> Request:
             VIEW_CHANGE_PENDING, VIEW_ADD_MODE, VIEW_ADD_GROUP, VIEW_CHANGE_ROUTING, CATALOG_NONE.
     """
     catalog = known_catalog(config.warehouse)
-    _check_routing(config)
     if not file.is_file():
         raise FrescoError("VIEW_FILE", "there is no such file", where=str(file))
     known = {**catalog.relations, **{view.name: view.relation for view in catalog.views}}
@@ -52,7 +53,7 @@ def ask_to_add(config: Config, file: Path) -> Request:
     choice = choices[spec.name]
     _check_mode(spec, choice)
     group = _group_for(config, without_isolated(catalog), choices, spec)
-    _refuse_blocks(catalog, group)
+    _refuse_fixed(config.warehouse, catalog, group)
     requests = Requests(config.warehouse)
     for name in (spec.name, *spec.relations):
         requests.refuse_pending("add", name)
@@ -64,13 +65,14 @@ def ask_to_drop(warehouse: Path, name: str, views: Path | None = None) -> Reques
     """Request that a view leaves; its file in the folder `views` is set aside.
 
     Raises:
-        FrescoError: VIEW_UNKNOWN, VIEW_HAS_CHILDREN, VIEW_LAST, VIEW_CHANGE_PENDING, CATALOG_NONE.
+        FrescoError: VIEW_UNKNOWN, VIEW_HAS_CHILDREN, VIEW_LAST, VIEW_CHANGE_PENDING, VIEW_CHANGE_ROUTING,
+            CATALOG_NONE.
     """
     catalog, requests = known_catalog(warehouse), Requests(warehouse)
     coming = [one for one in requests.open() if one.change == "add" and one.view == name]
     if not coming:
         _known(catalog, name)
-        _refuse_blocks(catalog, catalog.group_of(name))
+        _refuse_fixed(warehouse, catalog, catalog.group_of(name))
         children = [view.name for view in catalog.views if name in view.relations]
         children += [
             one.view for one in requests.open() if one.entry and name in one.entry["relations"]
@@ -101,11 +103,12 @@ def ask_to_resume(warehouse: Path, name: str) -> Request:
     """Request that a suspended view joins its group again.
 
     Raises:
-        FrescoError: VIEW_UNKNOWN, VIEW_NOT_SUSPENDED, VIEW_CHANGE_PENDING, CATALOG_NONE.
+        FrescoError: VIEW_UNKNOWN, VIEW_NOT_SUSPENDED, VIEW_CHANGE_PENDING, VIEW_CHANGE_ROUTING,
+            CATALOG_NONE.
     """
     catalog = known_catalog(warehouse)
     _known(catalog, name)
-    _refuse_blocks(catalog, catalog.group_of(name))
+    _refuse_fixed(warehouse, catalog, catalog.group_of(name))
     if name not in suspended_views(warehouse, catalog.group_of(name)):
         raise FrescoError(
             "VIEW_NOT_SUSPENDED",
@@ -129,19 +132,12 @@ def _known(catalog: Catalog, name: str) -> None:
         )
 
 
-def _check_routing(config: Config) -> None:
-    if config.rel == "with-actions":
-        raise FrescoError(
-            "VIEW_CHANGE_ROUTING",
-            "views cannot come and go while REL rides on the action lists",
-            where="rel: with-actions",
-            todo="use rel: direct in a new warehouse",
-        )
-
-
-def _refuse_blocks(catalog: Catalog, group: str) -> None:
-    """A group that is published by blocks of N numbers keeps its views: cuts are no blocks' ends."""
+def _refuse_fixed(warehouse: Path, catalog: Catalog, group: str) -> None:
+    """Some groups keep their views; one by blocks of N numbers does because cuts are no blocks' ends."""
     refuse_isolated(catalog, group)
+    merge = ManifestStore(warehouse / "_state" / f"merge-{group}" / "manifests").latest()
+    if merge is not None and "routing" in merge.snapshot["machine"]:
+        raise refused_routing()
     views = [view for view in catalog.views if view.name in catalog.groups.get(group, ())]
     size = block_size(
         views, lambda name: [one.name for one in catalog.views if name in one.relations]

@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming.catalog import parse_view, save_catalog
+from streaming.errors import FrescoError
 from streaming.readers import Warehouse
 from tests.intakeworld import relations, row
 from tests.sourcelog import SourceLog, Topics
@@ -92,3 +93,14 @@ def test_the_same_topics_give_the_same_changelog_either_way(tmp_path: Path, seed
     assert {b"actions", b"suspend", b"rel"} <= kinds, "the carrier forwards REL without a list too"
     direct.close()
     riding.close()
+
+
+@pytest.mark.parametrize(("first", "then"), [(SteppedStages, Riding), (Riding, SteppedStages)])
+def test_a_start_with_the_other_routing_is_refused(
+    tmp_path: Path, first: type[SteppedStages], then: type[SteppedStages]
+) -> None:
+    stages = run(first, tmp_path, 1)
+    stages.close()
+    folder, captured, views, folds = stages._made
+    with pytest.raises(FrescoError, match=r"MERGE_SNAPSHOT.*set rel back"):
+        then(folder, captured, views, folds, stages.records)

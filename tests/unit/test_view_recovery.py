@@ -148,3 +148,30 @@ def test_while_it_is_suspended_a_view_is_read_as_of_its_last_good_number(
     with pytest.raises(FrescoError, match="READ_VIEW_NOT_THERE"):
         rows(shop, "ratio", transaction=last)
     assert rows(shop, "ratio") != before
+
+
+def test_where_rel_rides_on_the_lists_a_suspended_view_stays_so_and_the_others_go_on(
+    tmp_path: Path,
+) -> None:
+    shop = Shop(tmp_path, rel="with-actions")
+    shop.write("words", "SELECT id, words FROM north.other")
+    shop.put(1, 1, 4)
+    driver = Driver(shop)
+    driver.round()
+    shop.spoiled()
+    driver.round()
+    assert set(suspended(shop)) == {"entries", "totals"}
+    skip(shop.warehouse, "north.public.entry", 0, 1, "a test record of the producer's")
+    with pytest.raises(FrescoError, match="VIEW_CHANGE_ROUTING"):
+        ask_to_drop(shop.warehouse, "entries")
+    Requests(shop.warehouse).put("resume", "entries")
+    again = Driver(shop)
+    again.settle()
+    assert refusal(shop) == "VIEW_CHANGE_ROUTING"
+    shop.other(1, "one")
+    again.round()
+    again.round()
+    assert set(suspended(shop)) == {"entries", "totals"}
+    assert rows(shop, "words") == [(1, "one")] and names(shop) == ["entries", "totals", "words"]
+    driver.close()
+    again.close()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 NUMBER = "_number"
 """Column of every delta: the transaction a row belongs to (int64)."""
@@ -78,8 +79,25 @@ Scalar = Col | Lit | Call
 # Relational expressions ---------------------------------------------------------------------------
 
 
+class Expression:
+    """What every relational expression has."""
+
+    @cached_property
+    def scanned(self) -> tuple[str, ...]:
+        """See `relations`; looked for once."""
+        found: dict[str, None] = {}
+        left: list[Tree] = [cast("Tree", self)]
+        while left:
+            node = left.pop()
+            if isinstance(node, Scan):
+                found[node.relation] = None
+            else:
+                left += children(node)[::-1]
+        return tuple(found)
+
+
 @dataclass(frozen=True)
-class Scan:
+class Scan(Expression):
     """A base relation ("north.entry") or another view, all its columns in the schema's order."""
 
     relation: str
@@ -87,7 +105,7 @@ class Scan:
 
 
 @dataclass(frozen=True)
-class Select:
+class Select(Expression):
     """Rows for which `condition` is true (not false, not NULL)."""
 
     child: Tree
@@ -99,7 +117,7 @@ class Select:
 
 
 @dataclass(frozen=True)
-class Project:
+class Project(Expression):
     """One output column for each expression; duplicates stay (bags)."""
 
     child: Tree
@@ -114,7 +132,7 @@ class Project:
 
 
 @dataclass(frozen=True)
-class Join:
+class Join(Expression):
     """Inner join; output is the left columns and then the right ones.
 
     Attributes:
@@ -133,7 +151,7 @@ class Join:
 
 
 @dataclass(frozen=True)
-class Union:
+class Union(Expression):
     """UNION ALL; the children have the same types, the names are the first child's."""
 
     children: tuple[Tree, ...]
@@ -153,7 +171,7 @@ class Aggregation:
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class Aggregate(Expression):
     """GROUP BY: output is the key columns in order and then one column for each aggregation.
 
     Without keys there is exactly one row, also over an empty input.
@@ -166,7 +184,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
-class Distinct:
+class Distinct(Expression):
     """Duplicate elimination: one copy of each row that occurs (moro-sartori 5.2)."""
 
     child: Tree
@@ -177,7 +195,7 @@ class Distinct:
 
 
 @dataclass(frozen=True)
-class Monus:
+class Monus(Expression):
     """EXCEPT ALL: a row that occurs n times left and m times right occurs max(0, n - m) times.
 
     Both sides have the same types, the names are the left one's (moro-sartori 5.2).
@@ -216,15 +234,7 @@ def walk(tree: Tree) -> Iterator[Tree]:
 
 def relations(tree: Tree) -> tuple[str, ...]:
     """The relations scanned, each once, in the order of their first scan."""
-    found: dict[str, None] = {}
-    left: list[Tree] = [tree]
-    while left:
-        node = left.pop()
-        if isinstance(node, Scan):
-            found[node.relation] = None
-        else:
-            left += children(node)[::-1]
-    return tuple(found)
+    return tree.scanned
 
 
 def columns_used(scalar: Scalar) -> frozenset[int]:

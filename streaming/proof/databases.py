@@ -35,6 +35,7 @@ from streaming.proof.recompute import (
 )
 from streaming.readers import Warehouse
 from streaming.sources.mysqlurl import is_mysql
+from streaming.sources.postgres import connected, split_name
 from streaming.warehouse.updates import UpdatesReader
 
 EQUAL, DIFFERENT = "equal", "different"
@@ -151,9 +152,8 @@ def _read_all(
                 engine.unregister("__read")
             continue
         try:
-            with psycopg.connect(databases[source].connection) as connection:
-                connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-                connection.read_only = True
+            with connected(databases[source].connection, source) as connection:
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 connection.execute("SET TIME ZONE 'UTC'")
                 connection.execute("SET DateStyle = 'ISO'")
                 connection.execute("SET bytea_output = 'hex'")
@@ -161,10 +161,11 @@ def _read_all(
                     lost = forgotten.columns(relation)
                     text = _read_text(connection, relation, databases[source], lost)
                     tables[relation.name] = _typed(engine, f"__d{len(tables)}", relation, text)
-        except (psycopg.Error, duckdb.Error) as error:
+        except (FrescoError, duckdb.Error) as error:
+            said = error.what if isinstance(error, FrescoError) else str(error).splitlines()[0]
             raise FrescoError(
                 "VERIFY_SOURCE",
-                f"the database cannot be read: {str(error).splitlines()[0]}",
+                f"the database cannot be read: {said}",
                 where=source,
                 todo="check the connection and the right to SELECT",
             ) from error
@@ -179,7 +180,6 @@ def _read_text(
 ) -> pa.Table:
     """All rows, every column as PostgreSQL writes it; NULL for the lost ones."""
     name = relation.name.partition(".")[2]
-    schema, _, table = database.tables[name].rpartition(".")
     query = sql.SQL(
         "COPY (SELECT {columns} FROM {table}) TO STDOUT "
         "WITH (FORMAT csv, NULL '\\N', FORCE_QUOTE *)"
@@ -188,7 +188,7 @@ def _read_text(
             sql.SQL("NULL") if position in lost else sql.Identifier(column.name)
             for position, column in enumerate(relation.schema)
         ),
-        table=sql.Identifier(schema or "public", table),
+        table=sql.Identifier(*split_name(database.tables[name])),
     )
     buffer = io.BytesIO()
     with connection.cursor() as cursor, cursor.copy(query) as copy:

@@ -20,7 +20,6 @@ from typing import Any
 
 import psycopg
 from psycopg import errors, sql
-from psycopg.conninfo import conninfo_to_dict
 
 from streaming.errors import FrescoError
 from streaming.sources.deltatables import (
@@ -33,6 +32,7 @@ from streaming.sources.deltatables import (
     trigger_enabling,
 )
 from streaming.sources.deltawatch import Watched, broken, refuse_unfit, watch
+from streaming.sources.postgres import connected
 
 OLDEST = 130000
 """The first version with 64-bit transaction ids in SQL."""
@@ -65,8 +65,9 @@ def install(
             changes these tables after the other (NOTIFY takes a lock until the commit is written).
 
     Raises:
-        FrescoError: SOURCE_UNREACHABLE, SOURCE_VERSION, SOURCE_TABLE_MISSING, SOURCE_TABLE_UNFIT,
-            SOURCE_TABLE_LOCKED, SOURCE_INSTALL_REFUSED. Relations before the one named are done.
+        FrescoError: SOURCE_CONNECTION, SOURCE_UNREACHABLE, SOURCE_VERSION, SOURCE_TABLE_MISSING,
+            SOURCE_TABLE_UNFIT, SOURCE_TABLE_LOCKED, SOURCE_INSTALL_REFUSED. Relations before the one
+            named are done.
     """
     done = []
     with _connected(dsn, source) as connection:
@@ -136,7 +137,7 @@ def check(dsn: str, source: str, tables: Sequence[DeltaTable]) -> str:
     """Says how many delta tables are there and work.
 
     Raises:
-        FrescoError: SOURCE_UNREACHABLE, SOURCE_VERSION, SOURCE_TRIGGER_MISSING.
+        FrescoError: SOURCE_CONNECTION, SOURCE_UNREACHABLE, SOURCE_VERSION, SOURCE_TRIGGER_MISSING.
     """
     with _connected(dsn, source) as connection:
         wrong = broken(watch(connection, tables), {})
@@ -149,7 +150,7 @@ def role_of(dsn: str, source: str) -> str:
     """The role that a connection string logs in as.
 
     Raises:
-        FrescoError: SOURCE_UNREACHABLE.
+        FrescoError: see `postgres.connected`.
     """
     with _connected(dsn, source) as connection:
         found = connection.execute("SELECT current_user").fetchone()
@@ -186,18 +187,7 @@ def _run(
 
 @contextmanager
 def _connected(dsn: str, source: str) -> Iterator[psycopg.Connection[Any]]:
-    try:
-        connection = psycopg.connect(dsn, autocommit=True, connect_timeout=10)
-    except psycopg.Error as error:
-        text = " ".join(str(error).split())
-        password = _password(dsn)
-        raise FrescoError(
-            "SOURCE_UNREACHABLE",
-            f"cannot connect to source {source}: {text.replace(password, '***') if password else text}",
-            where=f"source {source}",
-            todo="check the address, the user and its password, and that the server is up",
-        ) from None
-    with connection:
+    with connected(dsn, source) as connection:
         if connection.info.server_version < OLDEST:
             raise FrescoError(
                 "SOURCE_VERSION",
@@ -207,13 +197,6 @@ def _connected(dsn: str, source: str) -> Iterator[psycopg.Connection[Any]]:
                 todo="use USING replica for the views over it",
             )
         yield connection
-
-
-def _password(dsn: str) -> str:
-    try:
-        return str(conninfo_to_dict(dsn).get("password") or "")
-    except psycopg.Error:
-        return ""
 
 
 def _refused(source: str, what: str, error: psycopg.Error) -> FrescoError:

@@ -13,10 +13,11 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
 from streaming.errors import FrescoError
 from streaming.sources.pgstate import PgState
+from streaming.sources.postgres import connection_parts, without_password
 from streaming.sources.reconnecting import Lost, Reconnecting
 
 _STATE = """SELECT pg_is_in_recovery(), pg_current_snapshot()::text,
@@ -93,8 +94,8 @@ class Session(Reconnecting):
                 truncated table is empty to older snapshots as well.
 
         Raises:
-            FrescoError: SOURCE_UNREACHABLE, SOURCE_CREDENTIALS, SOURCE_BEHIND, SOURCE_STANDBY,
-                SOURCE_QUERY_TIMEOUT, SOURCE_QUERY_REFUSED.
+            FrescoError: SOURCE_CONNECTION, SOURCE_UNREACHABLE, SOURCE_CREDENTIALS, SOURCE_BEHIND,
+                SOURCE_STANDBY, SOURCE_QUERY_TIMEOUT, SOURCE_QUERY_REFUSED.
             Lost: the connection in use is gone.
         """
         connection = self._connected()
@@ -208,16 +209,13 @@ class Session(Reconnecting):
     def _connected(self) -> psycopg.Connection:
         if self._connection is not None and not self._connection.closed:
             return self._connection
-        try:
-            known: dict[str, Any] = {**_DEFAULTS, **conninfo_to_dict(self._dsn)}
-        except psycopg.Error:
-            raise self._unreachable("its connection string cannot be read") from None
+        known: dict[str, Any] = {**_DEFAULTS, **connection_parts(self._dsn, self.source)}
         try:
             connection = psycopg.connect(make_conninfo("", **known), autocommit=True)
             settings = _SETTINGS.format(timeout=max(1, int(self._timeout * 1000)))
             connection.execute(settings.encode())
         except psycopg.OperationalError as error:
-            text = self._without_password(str(error))
+            text = without_password(str(error), self._dsn)
             if any(word in text for word in _CREDENTIALS):
                 raise self._refused(text) from None
             raise self._unreachable(text) from None
@@ -229,7 +227,7 @@ class Session(Reconnecting):
 
     def _judged(self, error: psycopg.Error) -> Exception:
         """What an error of a statement means."""
-        text = self._without_password(str(error))
+        text = without_password(str(error), self._dsn)
         if isinstance(error, errors.QueryCanceled):
             return self._timed_out()
         broken = self._connection is None or self._connection.broken or self._connection.closed
@@ -244,11 +242,3 @@ class Session(Reconnecting):
             where=f"source {self.source}",
             todo="correct the user and the password in the source's connection",
         )
-
-    def _without_password(self, text: str) -> str:
-        try:
-            password = conninfo_to_dict(self._dsn).get("password")
-        except psycopg.Error:
-            password = None
-        text = " ".join(text.split())
-        return text.replace(str(password), "***") if password else text

@@ -8,11 +8,13 @@ with another one is refused with the statement that fixes it (DESIGN 6).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from streaming.errors import FrescoError
 from streaming.sources.schema import CapturedRelation, captured
@@ -80,10 +82,10 @@ def read_schemas(
         decimals: the connector's `decimal.handling.mode`.
 
     Raises:
-        FrescoError: SOURCE_UNREACHABLE, SOURCE_TABLE_MISSING, SOURCE_NO_COLUMNS.
+        FrescoError: see `connected`; SOURCE_TABLE_MISSING, SOURCE_NO_COLUMNS.
     """
     relations = []
-    with _connect(dsn, source) as connection:
+    with connected(dsn, source) as connection:
         for name, table in tables.items():
             full = ".".join(split_name(table))
             oid, _ = _table(connection, source, table)
@@ -109,11 +111,11 @@ def check_replica_identity(dsn: str, source: str, tables: Sequence[str]) -> None
         tables: "schema.table" of each captured table.
 
     Raises:
-        FrescoError: SOURCE_REPLICA_IDENTITY with the statements that fix it; SOURCE_UNREACHABLE,
+        FrescoError: SOURCE_REPLICA_IDENTITY with the statements that fix it; see `connected`;
             SOURCE_TABLE_MISSING.
     """
     wrong = []
-    with _connect(dsn, source) as connection:
+    with connected(dsn, source) as connection:
         for table in tables:
             _, identity = _table(connection, source, table)
             if identity != "f":
@@ -131,13 +133,57 @@ def check_replica_identity(dsn: str, source: str, tables: Sequence[str]) -> None
         )
 
 
-def _connect(dsn: str, source: str) -> psycopg.Connection:
+@contextmanager
+def connected(dsn: str, source: str) -> Iterator[psycopg.Connection]:
+    """A connection for a moment, in autocommit. All its errors have codes, and no text has the password.
+
+    Raises:
+        FrescoError: SOURCE_CONNECTION, SOURCE_UNREACHABLE, SOURCE_QUERY_REFUSED.
+    """
+    known: dict[str, Any] = {"connect_timeout": 10, **connection_parts(dsn, source)}
     try:
-        return psycopg.connect(dsn, autocommit=True, connect_timeout=10)
-    except psycopg.OperationalError as error:
+        connection = psycopg.connect(make_conninfo("", **known), autocommit=True)
+    except psycopg.Error as error:
         raise FrescoError(
             "SOURCE_UNREACHABLE",
-            f"cannot connect to source {source}: {str(error).strip()}",
+            f"cannot connect to source {source}: {without_password(str(error), dsn)}",
             where=f"source {source}",
             todo="check the address, the user and its password, and that the server is up",
         ) from None
+    try:
+        with connection:
+            yield connection
+    except psycopg.Error as error:
+        raise FrescoError(
+            "SOURCE_QUERY_REFUSED",
+            f"source {source} refuses to be read: {without_password(str(error), dsn)}",
+            where=f"source {source}",
+            todo="the tables and columns must be there, and the user needs SELECT on them",
+        ) from None
+
+
+def connection_parts(dsn: str, source: str) -> dict[str, Any]:
+    """The parts of a connection string, whose own error would repeat what stands in it.
+
+    Raises:
+        FrescoError: SOURCE_CONNECTION.
+    """
+    try:
+        return conninfo_to_dict(dsn)
+    except psycopg.Error:
+        raise FrescoError(
+            "SOURCE_CONNECTION",
+            f"the connection of source {source} cannot be read",
+            where=f"source {source}",
+            todo="write postgresql://user:password@host:port/database, special characters as %XX",
+        ) from None
+
+
+def without_password(text: str, dsn: str) -> str:
+    """An error's text in one line."""
+    try:
+        password = conninfo_to_dict(dsn).get("password")
+    except psycopg.Error:
+        password = None
+    text = " ".join(text.split())
+    return text.replace(str(password), "***") if password else text

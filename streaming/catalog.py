@@ -45,6 +45,7 @@ __all__ = [
     "replace_catalog",
     "save_catalog",
     "spec_of",
+    "tokens_of",
 ]
 PATH = "_catalog/views.json"
 
@@ -221,12 +222,18 @@ def compare_catalog(stored: Catalog, asked: Catalog, *, where: str = "") -> None
         )
 
 
+def tokens_of(sql: str) -> tuple[tuple[str, str], ...]:
+    """What makes SQL the same SQL: (kind, text) of each word, since 'a' is a text and a is a column."""
+    found = tokenize(sql.strip().rstrip(";"), read="spark")
+    return tuple((token.token_type.name, token.text) for token in found)
+
+
 def _fingerprints(catalog: Catalog) -> dict[str, dict[str, object]]:
     """What makes a view the same view; layout and comments of its SQL do not."""
     group_of = {name: group for group, names in catalog.groups.items() for name in names}
     return {
         view.name: {
-            "its SQL": tuple(token.text for token in tokenize(view.sql, read="spark")),
+            "its SQL": tokens_of(view.sql),
             "its consistency": (view.level, view.every),
             "its mode": (view.mode, view.refresh),
             "its columns": view.schema,

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from sqlglot import tokenize
 
 from streaming.algebra.tree import Relation
-from streaming.catalog import Catalog, load_catalog
+from streaming.catalog import Catalog, load_catalog, tokens_of
 from streaming.errors import FrescoError
 from streaming.metrics import Metrics
 from streaming.runtime.inbox import Inbox
@@ -79,7 +78,7 @@ class BrokenViews:
         """The stored view of the same SQL, where one of its relations has changed since."""
         stored = self._stored
         found = next((one for one in stored.views if one.name == name), None) if stored else None
-        if stored is None or found is None or _tokens(found.sql) != _tokens(query):
+        if stored is None or found is None or tokens_of(found.sql) != tokens_of(query):
             return None
         below = self._bases(stored, found)
         if any(base not in self._relations for base in below):
@@ -103,10 +102,6 @@ class BrokenViews:
             todo="write its SQL for the tables as they are now, `fresco view drop` it and add it; or "
             "put the column back and use `fresco view resume`",
         )
-
-
-def _tokens(sql: str) -> list[str]:
-    return [token.text for token in tokenize(sql.strip().rstrip(";"), read="spark")]
 
 
 class BrokenStage:

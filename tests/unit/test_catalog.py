@@ -223,6 +223,16 @@ def test_layout_and_comments_do_not_make_another_view(tmp_path, bank):
     save_catalog(tmp_path, after, groups(after), BANK)
 
 
+def test_a_text_in_the_place_of_a_column_is_another_view(tmp_path, bank):
+    folder(bank, same=view_text("same", "SELECT id FROM north.account WHERE owner = 'branch'"))
+    views = load_views(bank, BANK)
+    save_catalog(tmp_path, views, groups(views), BANK)
+    folder(bank, same=view_text("same", "SELECT id FROM north.account WHERE owner = branch"))
+    after = load_views(bank, BANK)
+    with pytest.raises(FrescoError, match="same differs in its SQL"):
+        save_catalog(tmp_path, after, groups(after), BANK)
+
+
 def test_a_retyped_column_is_a_changed_view(tmp_path, bank):
     views = load_views(bank, BANK)
     save_catalog(tmp_path, views, groups(views), BANK)

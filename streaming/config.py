@@ -28,11 +28,11 @@ from pydantic import (
 from streaming.errors import FrescoError
 from streaming.yamlfile import read_yaml, substitute
 
-_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 
 
 def _checked_name(value: str) -> str:
-    if not _NAME.match(value):
+    if not _NAME.fullmatch(value):
         raise ValueError("a name is a letter and up to 62 letters, digits, '_' or '-'")
     return value
 
@@ -315,4 +315,6 @@ def _keys_at(location: tuple[int | str, ...]) -> list[str]:
         "batching": Bound,
     }
     model = sections.get(str(location[0]), Config) if location else Config
+    if model is Source and location[2:3] == ("snapshots",):
+        model = Snapshots
     return sorted(model.model_fields)

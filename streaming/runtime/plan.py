@@ -162,6 +162,7 @@ def plan_pipeline(config: Config) -> Pipeline:
                 snapshot=source.snapshot,
                 transactions=source.transactions,
                 dialect="postgres" if source.database == "postgres" else "mysql",
+                notifications=config.notifications(name),
             )
         )
         relations += source_relations(config, name)

@@ -99,6 +99,7 @@ class CapturedSource:
         transactions: "metadata" (BEGIN and END in the transaction topic) or "per-event" (producers
             without transactions: each event is one).
         dialect: "postgres" (the transaction is the part of its id before ':') or "mysql" (the whole).
+        notifications: the topic of the connector's notifications; "" is `<prefix>.notifications`.
     """
 
     name: str
@@ -106,6 +107,7 @@ class CapturedSource:
     snapshot: bool = True
     transactions: Literal["metadata", "per-event"] = "metadata"
     dialect: Literal["postgres", "mysql"] = "postgres"
+    notifications: str = ""
 
     @property
     def transaction_topic(self) -> str:
@@ -113,7 +115,7 @@ class CapturedSource:
 
     @property
     def notification_topic(self) -> str:
-        return f"{self.prefix}.notifications"
+        return self.notifications or f"{self.prefix}.notifications"
 
     @property
     def ignored_topics(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import pytest
 
 from streaming.config import Config, load_config, parse_config
 from streaming.errors import FrescoError
+from streaming.runtime.plan import plan_pipeline
 
 ROOT = Path(__file__).parents[2]
 SECRET = "postgresql://reader:hunter2@db.example/north"
@@ -77,6 +78,23 @@ def test_a_prefix_of_its_own_names_the_topics_of_a_source() -> None:
     assert config.notifications("north") == "bank1.notifications"
 
 
+def test_notifications_are_read_from_the_topic_that_the_configuration_names(tmp_path: Path) -> None:
+    (tmp_path / "entries.sql").write_text(
+        "CREATE MATERIALIZED VIEW entries AS SELECT id FROM north.entry"
+    )
+    raw = with_source(
+        prefix="bank1",
+        notifications="words.of.debezium",
+        full_rows=True,
+        columns={"entry": {"id": "bigint"}},
+    )
+    config = parse_config(raw | {"views": "."}, folder=tmp_path)
+    (source,) = plan_pipeline(config).sources
+    assert source.notification_topic == "words.of.debezium"
+    wanted = {"bank1.public.entry", "bank1.transaction", "words.of.debezium"}
+    assert plan_pipeline(config).source_topics == wanted
+
+
 def test_the_bank_of_the_demo_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRESCO_NORTH", "postgresql://a@h/north")
     monkeypatch.setenv("FRESCO_SOUTH", "postgresql://a@h/south")
@@ -116,6 +134,12 @@ def test_absolute_paths_stay() -> None:
         (smallest(batching={"rows": 5, "age": 5}), "batching.age", "age", "age_ms"),
         (smallest(kafka={"bootstraps": "h:1"}), "kafka.bootstraps", "bootstraps", "bootstrap"),
         (with_source(conection="x"), "sources.north.conection", "conection", "connection"),
+        (
+            with_source(snapshots={"folder": "f", "settle_second": 1}),
+            "sources.north.snapshots.settle_second",
+            "settle_second",
+            "settle_seconds",
+        ),
         (smallest(metrics={"prot": 1}), "metrics.prot", "prot", "port"),
         (smallest(limits={"max_units": 1}), "limits.max_units", "max_units", "max_unit"),
         (smallest(retention={"updates": 1}), "retention.updates", "updates", "updates_hours"),
@@ -148,7 +172,7 @@ def test_a_misspelt_required_key_is_told_as_misspelt_not_as_missing() -> None:
 # Values -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["", "9lives", "a b", "a.b", "a/b", "ä", "x" * 64, "_hidden"])
+@pytest.mark.parametrize("name", ["", "9lives", "a b", "a.b", "a/b", "a\n", "ä", "x" * 64, "_hidden"])
 def test_a_bad_name_is_refused(name: str) -> None:
     assert refused(smallest(pipeline=name)).where == "bank.yaml: pipeline"
     assert refused(smallest(sources={name: {"tables": {}}})).code == "CONFIG_VALUE"

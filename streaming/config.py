@@ -49,7 +49,7 @@ class Kafka(Section):
 
     bootstrap: str = "localhost:9092"
     options: dict[str, SecretStr] = Field(default_factory=dict)
-    """Kafka client properties (`security.protocol`, `sasl.jaas.config`, ...) for every client."""
+    """Kafka client properties (`security.protocol`, `sasl.username`, ...) for every client."""
     replication: Annotated[int, Field(ge=1)] = 1
     retention_hours: Annotated[int, Field(ge=1)] = 168
     create_source_topics: bool = False

@@ -31,8 +31,6 @@ _WINDOW = 1000
 """Records of the state topic that are looked at first; the newest one is among the last."""
 _TIMEOUT = 60.0
 _FENCED = (Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH)
-_NOT_OURS = ("sasl.jaas.config",)
-"""Properties of the Java client alone."""
 
 
 def state_topic(prefix: str) -> str:
@@ -63,7 +61,7 @@ class Writer:
         options = {key: value.get_secret_value() for key, value in config.kafka.options.items()}
         self._producer = Producer(
             {
-                **{key: value for key, value in options.items() if key not in _NOT_OURS},
+                **options,
                 "bootstrap.servers": config.kafka.bootstrap,
                 "transactional.id": f"fresco-capture-{prefix}",
                 "transaction.timeout.ms": int(_TIMEOUT * 1000),

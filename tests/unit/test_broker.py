@@ -115,3 +115,21 @@ def test_a_user_and_password_are_given_to_each_client_in_its_own_way() -> None:
         'username="u" password="p\\"";'
     )
     assert not {"kafka.sasl.username", "kafka.sasl.password"} & set(spark)
+
+
+def test_an_authority_is_given_to_each_client_in_its_own_way() -> None:
+    made = config(options={"security.protocol": "SSL", "ssl.ca.location": "/ca.pem"})
+    assert client_options(made)["ssl_cafile"] == "/ca.pem"
+    spark = spark_options(made)
+    assert spark["kafka.ssl.truststore.type"] == "PEM"
+    assert spark["kafka.ssl.truststore.location"] == "/ca.pem"
+    assert "kafka.ssl.ca.location" not in spark
+
+
+@pytest.mark.parametrize("key", ["sasl.jaas.config", "no.such.property"])
+def test_a_property_that_a_client_does_not_know_is_no_absent_broker(key: str) -> None:
+    with pytest.raises(
+        FrescoError, match=f"CONFIG_VALUE.*{key}|CONFIG_VALUE.*no_such_prop"
+    ) as found:
+        Broker(config(bootstrap="127.0.0.1:1", options={key: "password=s3cret-word"}))
+    assert found.value.where == "kafka.options" and "s3cret-word" not in str(found.value)

@@ -172,7 +172,9 @@ def test_a_misspelt_required_key_is_told_as_misspelt_not_as_missing() -> None:
 # Values -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["", "9lives", "a b", "a.b", "a/b", "a\n", "ä", "x" * 64, "_hidden"])
+@pytest.mark.parametrize(
+    "name", ["", "9lives", "a b", "a.b", "a/b", "a\n", "ä", "x" * 64, "_hidden"]
+)
 def test_a_bad_name_is_refused(name: str) -> None:
     assert refused(smallest(pipeline=name)).where == "bank.yaml: pipeline"
     assert refused(smallest(sources={name: {"tables": {}}})).code == "CONFIG_VALUE"

@@ -33,6 +33,7 @@ mariadb: $(READY)
 
 jars: java
 	@$(BIN)/python -m streaming.embedded.jars
+	@$(BIN)/python -m streaming.runtime.training
 
 demo: jars
 	@$(BIN)/fresco demo --seconds $(SECONDS) $(if $(DIR),--dir $(DIR))

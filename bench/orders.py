@@ -72,9 +72,13 @@ def at_work(dsn: str, sizes: Sizes, rate: float, writers: int = 2) -> Iterator[N
     """So many transactions a second from other processes, each one update, until the block ends."""
     context = multiprocessing.get_context("spawn")
     stop, ready = context.Event(), context.Semaphore(0)
+    with psycopg.connect(dsn) as connection:
+        (free,) = connection.execute("SELECT max(id) + 1 FROM orders").fetchone() or (0,)
     people = [
         context.Process(
-            target=_write, args=(dsn, sizes, rate / writers, k, stop, ready), daemon=True
+            target=_write,
+            args=(dsn, sizes, rate / writers, range(free + k, 1 << 62, writers), stop, ready),
+            daemon=True,
         )
         for k in range(writers)
     ]
@@ -91,8 +95,9 @@ def at_work(dsn: str, sizes: Sizes, rate: float, writers: int = 2) -> Iterator[N
             one.join()
 
 
-def _write(dsn: str, sizes: Sizes, rate: float, seed: int, stop: Any, ready: Any) -> None:
-    rng = random.Random(seed)
+def _write(dsn: str, sizes: Sizes, rate: float, free: range, stop: Any, ready: Any) -> None:
+    """One writer; `free` are the numbers of its new orders, and no two writers draw alike."""
+    rng, numbers = random.Random(free.start), iter(free)
     with psycopg.connect(dsn, autocommit=True) as connection:
         ready.release()
         due = time.perf_counter()
@@ -104,7 +109,7 @@ def _write(dsn: str, sizes: Sizes, rate: float, seed: int, stop: Any, ready: Any
                     order=rng.randrange(sizes.orders),
                     customer=rng.randrange(sizes.customers),
                     product=rng.randrange(sizes.products),
-                    new=sizes.orders + rng.randrange(1 << 50),
+                    new=next(numbers) if '{new}' in statement else 0,
                 ).encode()
             )
             due += 1 / rate

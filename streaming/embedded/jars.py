@@ -77,6 +77,11 @@ def spark_jars(progress: Progress = print_progress) -> list[Path]:
     return sorted(resolve([SPARK_SET], progress)[0].glob("*.jar"))
 
 
+def jars_of_spark() -> list[Path]:
+    """The jars that pyspark brings along."""
+    return sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
+
+
 def resolve(
     sets: Iterable[ArtifactSet] = ARTIFACT_SETS, progress: Progress = print_progress
 ) -> list[Path]:
@@ -123,7 +128,7 @@ def _run_ivy(wanted: ArtifactSet, work: Path) -> None:
     (work / "ivy.xml").write_text(_ivy_module(wanted))
     target = work / "out" / wanted.subfolder
     target.mkdir(parents=True)
-    ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    ivy = next(jar for jar in jars_of_spark() if jar.name.startswith("ivy-"))
     command = [
         java_command(),
         "-jar",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from importlib.metadata import version
 
 from pyspark.sql import SparkSession
 
 from streaming.config import Config
+from streaming.embedded.classes import archive_options, class_path
 
 PACKAGES = (
     "io.delta:delta-spark_4.2_2.13:4.4.0",
@@ -51,17 +53,31 @@ def spark_session(config: Config, *, jars: list[str] | None = None) -> SparkSess
         jars: local jar files; None when spark-submit or the cluster provides the packages.
     """
     builder = SparkSession.builder.appName(f"fresco-{config.pipeline}")
-    cores = os.cpu_count() or 2
-    defaults = {"spark.sql.shuffle.partitions": str(cores), "spark.driver.memory": "3g"}
-    if "spark.master" not in config.spark and jars is not None:
-        defaults["spark.master"] = f"local[{cores}]"
-    if jars:
-        defaults["spark.jars"] = ",".join(jars)
-        defaults["spark.driver.host"] = "127.0.0.1"
-        defaults["spark.driver.bindAddress"] = "127.0.0.1"
-    for key, value in {**_PROPERTIES, **defaults, **config.spark}.items():
+    for key, value in session_properties(config.spark, jars).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def session_properties(given: Mapping[str, str], jars: list[str] | None) -> dict[str, str]:
+    """Spark's properties: those given, and what measured best where nothing is said.
+
+    Args:
+        jars: as for `spark_session`.
+    """
+    cores = str(os.cpu_count() or 2)
+    sized = {"spark.sql.shuffle.partitions": cores, "spark.driver.memory": "3g"}
+    properties = {**_PROPERTIES, **sized, **given}
+    if jars is None:
+        return properties
+    master = properties.setdefault("spark.master", f"local[{cores}]")
+    properties.setdefault("spark.driver.host", "127.0.0.1")
+    properties.setdefault("spark.driver.bindAddress", "127.0.0.1")
+    if not master.startswith("local"):
+        return {"spark.jars": ",".join(jars), **properties}
+    # On the class path and not added to the session: an archive has only what is found there.
+    java = (properties["spark.driver.extraJavaOptions"], *archive_options(jars))
+    properties["spark.driver.extraJavaOptions"] = " ".join(java)
+    return {"spark.driver.extraClassPath": class_path(jars), **properties}
 
 
 def versions() -> dict[str, str]:

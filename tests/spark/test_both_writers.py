@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -15,8 +14,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.demo import DRIVER_JAVA
-from streaming.embedded.jars import spark_jars
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
 from streaming.warehouse.epoch import Epoch
@@ -60,31 +57,6 @@ def batches() -> list[dict[str, pa.Table]]:
         {},
         {"lines": delta(LINES, [(4, -2, "same", 1), (4, 4, "", 0)])},
     ]
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("fresco-test")
-        .config("spark.driver.extraJavaOptions", DRIVER_JAVA)
-        .config("spark.jars", ",".join(map(str, spark_jars())))
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config(
-            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-        )
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.databricks.delta.snapshotPartitions", "1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark")))
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
 
 
 def written(folder: Path, spark: SparkSession | None) -> GroupWriter:

@@ -5,10 +5,7 @@ Samples of the property tests' random views and histories, fewer of them: each c
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -37,27 +34,8 @@ from streaming.algebra.tree import (
     Tree,
 )
 from streaming.algebra.types import avg_type, delta_schema, sum_type
-from streaming.demo import DRIVER_JAVA
 from tests.properties.delta_trees import RELATIONS, History, histories, views
 from tests.properties.test_delta_properties import apply, batch_of, recomputed
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    properties = {
-        "spark.driver.extraJavaOptions": DRIVER_JAVA,
-        "spark.sql.shuffle.partitions": "2",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.adaptive.enabled": "false",
-    }
-    builder = SparkSession.builder.master("local[2]").appName("spark evaluator")
-    for key, value in properties.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    yield session
-    session.stop()
 
 
 def signed(delta: pa.Table) -> Counter:

@@ -17,7 +17,6 @@ from streaming.algebra.parse import parse
 from streaming.algebra.sql import tree_sql
 from streaming.algebra.tree import Column, Project, Relation, Scan
 from streaming.algebra.types import NULL
-from streaming.demo import DRIVER_JAVA
 from streaming.errors import FrescoError
 from tests.golden.spark_types import COLUMNS, EXPRESSIONS, UNIONS
 from tests.properties.trees import (
@@ -36,20 +35,10 @@ ONE = Relation("one", tuple(Column(f"c{i}", t) for i, t in enumerate(TYPES)))
 
 
 @pytest.fixture(scope="module")
-def spark():
-    session = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.driver.extraJavaOptions", DRIVER_JAVA)
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.adaptive.enabled", "false")
-        .getOrCreate()
-    )
+def spark(spark: SparkSession) -> SparkSession:
     columns = ", ".join(f"CAST(NULL AS {type_}) AS {name}" for name, type_ in COLUMNS.items())
-    session.sql(f"SELECT {columns}").createOrReplaceTempView("types_t")
-    yield session
-    session.stop()
+    spark.sql(f"SELECT {columns}").createOrReplaceTempView("types_t")
+    return spark
 
 
 def analyzed(spark: SparkSession, query: str) -> list[str]:

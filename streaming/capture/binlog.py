@@ -84,6 +84,7 @@ class LogReader:
         source: its name, for messages.
         tables: the captured ones.
         replica: an id of a replica that no other replica of the server has.
+        folds: statements may write a table's name in another case than the catalog.
     """
 
     def __init__(
@@ -94,12 +95,14 @@ class LogReader:
         start: Place,
         decimals: Decimals,
         replica: int,
+        folds: bool = False,
     ) -> None:
         self._url, self._source, self._tables, self._decimals = url, source, tables, decimals
         self._file = start.file
-        self._open = 0
-        self._explicit = False
-        self._encoders: dict[int, tuple[Any, dict[str, Encode]]] = {}
+        self._connections = 0
+        self._begun = self._explicit = False
+        self._encoders: dict[Table, tuple[Any, dict[str, Encode]]] = {}
+        self._written = {_folded(one): one for one in tables} if folds else {}
         self._stream = BinLogStreamReader(
             connection_settings=arguments(url, read_timeout=2 * HEARTBEAT_SECONDS + 5),
             server_id=replica,
@@ -117,8 +120,8 @@ class LogReader:
 
     def _connected_once(self, **settings: Any) -> Any:
         """One connection for the log and one for the catalog; a third would be a reconnect."""
-        self._open += 1
-        if self._open > 2:
+        self._connections += 1
+        if self._connections > 2:
             raise pymysql.OperationalError(_LOST[1], "the connection to the server was lost")
         return pymysql.connect(**settings)
 
@@ -141,9 +144,10 @@ class LogReader:
                 raise self._judged(error) from None
             if event is None:
                 raise self._judged(pymysql.OperationalError(_LOST[1], "the server ended the log"))
-            yield from self._told(event)
+            yield from self.told(event)
 
-    def _told(self, event: Any) -> Iterator[LogEvent | None]:
+    def told(self, event: Any) -> Iterator[LogEvent | None]:
+        """What an event of the library means; without a GTID a transaction begins with its first word."""
         end = event.packet.log_pos
         begin = Place(self._file, max(end - event.packet.event_size, 0))
         seconds, server = event.timestamp, event.packet.server_id
@@ -158,13 +162,13 @@ class LogReader:
                 if end:
                     yield Passed(Place(self._file, end))
             case MariadbGtidEvent():
-                self._explicit = not event.flags & _STANDALONE
+                self._begun, self._explicit = True, not event.flags & _STANDALONE
                 yield Begin(begin, event.gtid, seconds)
             case GtidEvent():
-                self._explicit = False
+                self._begun, self._explicit = True, False
                 yield Begin(begin, event.gtid, seconds)
             case XidEvent():
-                yield Commit(Place(self._file, end), seconds)
+                yield self._commit(Place(self._file, end), seconds)
             case XAPrepareEvent():
                 raise self._refuses("CAPTURE_XA", "a prepared (XA) transaction", begin)
             case QueryEvent():
@@ -181,9 +185,10 @@ class LogReader:
         database = event.schema.decode(errors="replace")
         match statement_of(event.query):
             case Statement.BEGIN:
+                yield from self._beginning(begin, seconds)
                 self._explicit = True
             case Statement.COMMIT:
-                yield Commit(end, seconds)
+                yield self._commit(end, seconds)
             case Statement.ROLLBACK:
                 raise self._refuses(
                     "CAPTURE_ROLLBACK", "a transaction that ends in ROLLBACK", begin
@@ -195,6 +200,7 @@ class LogReader:
                     what = "a change of a captured table logged as a statement"
                     raise self._refuses("CAPTURE_STATEMENT", what, begin)
             case Statement.OTHER:
+                yield from self._beginning(begin, seconds)
                 yield Ddl(database, event.query, begin, server, seconds)
                 if loses_rows(event.query) and names_one_of(event.query, self._tables):
                     log.warning(
@@ -204,16 +210,28 @@ class LogReader:
                         event.query[:200],
                     )
                 emptied = truncated(event.query, database)
+                if emptied is not None:
+                    emptied = self._written.get(_folded(emptied), emptied)
                 if emptied in self._tables:
                     yield Truncate(emptied, begin, server, seconds)
                 if not self._explicit:
-                    yield Commit(end, seconds)
+                    yield self._commit(end, seconds)
+
+    def _beginning(self, at: Place, seconds: int) -> Iterator[LogEvent]:
+        """A MySQL without GTIDs says nothing before BEGIN or the statement itself."""
+        if not self._begun:
+            self._begun = True
+            yield Begin(at, "", seconds)
+
+    def _commit(self, end: Place, seconds: int) -> Commit:
+        self._begun = self._explicit = False
+        return Commit(end, seconds)
 
     # Rows -----------------------------------------------------------------------------------------
 
     def _rows(self, event: Any, table: Table, begin: Place, server: int) -> Iterator[LogEvent]:
         op = _ROWS[type(event)]
-        encoders = self._encoders_of(event)
+        encoders = self._encoders_of(event, table)
         for row, values in enumerate(event.rows):
             before = after = None
             if op == "u":
@@ -224,9 +242,9 @@ class LogReader:
                 before, after = (image, None) if op == "d" else (None, image)
             yield RowChange(table, op, before, after, begin, row, server, event.timestamp)
 
-    def _encoders_of(self, event: Any) -> dict[str, Encode]:
+    def _encoders_of(self, event: Any, table: Table) -> dict[str, Encode]:
         """By the log's own description of the table, which changes when the table does."""
-        known = self._encoders.get(event.table_id)
+        known = self._encoders.get(table)
         if known is not None and known[0] is event.columns:
             return known[1]
         if any(column.name is None for column in event.columns):
@@ -238,7 +256,7 @@ class LogReader:
                 " logged before cannot be read",
             )
         encoders = log_encoders(event.columns, self._decimals)
-        self._encoders[event.table_id] = (event.columns, encoders)
+        self._encoders[table] = (event.columns, encoders)
         return encoders
 
     def _image(self, encoders: dict[str, Encode], row: Any, side: str) -> Image:
@@ -291,3 +309,7 @@ class LogReader:
             where=f"source {self._source}, log {at}",
             todo=todo[code],
         )
+
+
+def _folded(table: Table) -> Table:
+    return table[0].lower(), table[1].lower()

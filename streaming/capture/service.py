@@ -27,9 +27,9 @@ from streaming.capture.snapshot import Scan, Snapshot, begin, current_place, gti
 from streaming.capture.writer import Writer
 from streaming.config import Config
 from streaming.errors import FrescoError
-from streaming.sources.mysql import check_log, read_schemas, split_table
+from streaming.sources.mysql import check_log, folds_case, read_schemas, split_table
 from streaming.sources.mysqlsession import PLAIN
-from streaming.sources.mysqlurl import MysqlUrl, connect, parse_url, said
+from streaming.sources.mysqlurl import MysqlUrl, connect, is_lost, parse_url, refused, said
 from streaming.sources.postgres import topic_name
 
 EVENTS = 5000
@@ -240,6 +240,7 @@ class Capture:
             progress.at,
             self._decimals,
             self._replica,
+            folds_case(self._connection, self._source),
         )
         inbox = LogInbox(reader)
         self._say(_streaming(publisher), now=True)
@@ -269,6 +270,9 @@ class Capture:
             self._tell(status)
 
     def _failed(self, error: pymysql.MySQLError) -> FrescoError:
+        """What ended a snapshot: the server went away, which is waited for, or a right is missing."""
+        if is_lost(error):
+            return refused(error, self._url, self._source)
         return FrescoError(
             "CAPTURE_REFUSED",
             f"source {self._source} refuses what a capture needs: {said(error, self._url)}",

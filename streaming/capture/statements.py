@@ -21,7 +21,11 @@ _PARTITIONS = re.compile(
     r"\b(?:DROP|TRUNCATE|EXCHANGE|CONVERT)\s+(?:PARTITION|TABLE)\b", re.IGNORECASE
 )
 _ALTER = re.compile(r"\AALTER\b", re.IGNORECASE)
-_GONE = re.compile(r"\A(?:DROP|RENAME)\s+(?:TEMPORARY\s+)?TABLES?\b", re.IGNORECASE)
+_GONE = re.compile(
+    r"\A(?:DROP|RENAME|CREATE\s+OR\s+REPLACE)\s+(?:TEMPORARY\s+)?TABLES?\b", re.IGNORECASE
+)
+_SETTINGS = re.compile(r"\ASET\s+STATEMENT\b.*?\bFOR\b", re.IGNORECASE | re.DOTALL)
+"""MariaDB's settings of one statement, in front of it."""
 
 
 class Statement(Enum):
@@ -37,8 +41,9 @@ class Statement(Enum):
 
 
 def bare(query: str) -> str:
-    """Without comments in front."""
-    return _COMMENT.sub("", query).strip().rstrip(";").strip()
+    """Without comments and settings in front."""
+    text = _SETTINGS.sub("", _COMMENT.sub("", query))
+    return _COMMENT.sub("", text).strip().rstrip(";").strip()
 
 
 def statement_of(query: str) -> Statement:

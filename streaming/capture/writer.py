@@ -195,4 +195,12 @@ class Writer:
                 where=self._config.kafka.bootstrap,
                 todo="run one `fresco capture` for each source",
             )
+        if error.args and error.args[0].code() == Code.MSG_SIZE_TOO_LARGE:
+            return FrescoError(
+                "CAPTURE_RECORD_SIZE",
+                f"an event is larger than {MAX_RECORD_BYTES >> 20} MiB, or than its topic takes",
+                where=f"topics {self._prefix}.*",
+                todo="leave the table with such a value out of the capture, or raise max.message.bytes of"
+                " its topic and message.max.bytes of the broker",
+            )
         return unreachable(self._config, KafkaError(str(error)))

@@ -15,7 +15,7 @@ import pymysql
 
 from streaming.errors import FrescoError
 from streaming.sources.mysqltypes import kind_of
-from streaming.sources.mysqlurl import MysqlUrl, connect, parse_url, said
+from streaming.sources.mysqlurl import MysqlUrl, asking, parse_url, said
 from streaming.sources.postgres import topic_name
 from streaming.sources.schema import CapturedRelation, captured
 
@@ -69,7 +69,7 @@ def read_schemas(
     """
     url = parse_url(connection, source)
     relations = []
-    with connect(url, source) as connected, connected.cursor() as cursor:
+    with asking(url, source) as cursor:
         for name, table in tables.items():
             place = split_table(table, url, source)
             cursor.execute(_COLUMNS, place)
@@ -121,7 +121,7 @@ def wrong_settings(connection: str, source: str) -> dict[str, str]:
     """Settings of the log that are not as they must be, with their values."""
     url = parse_url(connection, source)
     names = ", ".join(f"'{name}'" for name in WANTED)
-    with connect(url, source) as connected, connected.cursor() as cursor:
+    with asking(url, source) as cursor:
         cursor.execute(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
         found = {str(name).lower(): str(value).upper() for name, value in cursor.fetchall()}
     return {
@@ -131,6 +131,13 @@ def wrong_settings(connection: str, source: str) -> dict[str, str]:
     }
 
 
+def folds_case(connection: str, source: str) -> bool:
+    """Whether names of tables that differ in case only are one there (lower_case_table_names)."""
+    with asking(parse_url(connection, source), source) as cursor:
+        cursor.execute("SELECT @@global.lower_case_table_names")
+        return int(cursor.fetchone()[0]) > 0
+
+
 def replication_rights(connection: str, source: str) -> str | None:
     """What the user lacks to read the log, None when it can be read.
 
@@ -138,7 +145,7 @@ def replication_rights(connection: str, source: str) -> str | None:
         FrescoError: SOURCE_UNREACHABLE, SOURCE_CREDENTIALS.
     """
     url = parse_url(connection, source)
-    with connect(url, source) as connected, connected.cursor() as cursor:
+    with asking(url, source) as cursor:
         try:
             cursor.execute("SHOW GRANTS")
             grants = " ".join(str(row[0]).upper() for row in cursor.fetchall())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from streaming.sources.mysql import WANTED, replication_rights, wrong_settings
-from streaming.sources.mysqlurl import connect, parse_url
+from streaming.sources.mysqlurl import asking, parse_url
 
 _DAY = 86_400
 
@@ -51,7 +51,7 @@ def check_server(connection: str, source: str) -> Iterator[Checked]:
 def _retention(connection: str, source: str) -> Checked:
     """How long the log is kept: a capture that is away for longer needs a new snapshot."""
     url = parse_url(connection, source)
-    with connect(url, source) as connected, connected.cursor() as cursor:
+    with asking(url, source) as cursor:
         cursor.execute("SHOW GLOBAL VARIABLES LIKE 'binlog_expire_logs_seconds'")
         row = cursor.fetchone()
     seconds = int(row[1]) if row else 0

@@ -17,7 +17,7 @@ from pymysql.converters import conversions
 from streaming.algebra.query import Seen
 from streaming.errors import FrescoError
 from streaming.sources.mysqlstate import SnapshotTaker
-from streaming.sources.mysqlurl import arguments, parse_url, refused, said
+from streaming.sources.mysqlurl import connect, is_lost, parse_url, said
 from streaming.sources.reconnecting import Lost, Reconnecting
 
 _SETTINGS = (
@@ -26,8 +26,6 @@ _SETTINGS = (
 )
 PLAIN = {kind: encode for kind, encode in conversions.items() if not isinstance(kind, int)}
 """Converters of parameters only: every value comes as the text or the bytes the server sent."""
-_LOST = (1053, 1412, 1927, 2006, 2013, 2055)
-"""Shutdown, a table altered since the snapshot, killed, gone, lost: the work is repeated once."""
 _TIMEOUTS = (1969, 3024)
 _SECONDS_MORE = 10
 
@@ -136,20 +134,16 @@ class MysqlSession(Reconnecting):
     def _connected(self) -> pymysql.connections.Connection:
         if self._connection is not None:
             return self._connection
-        try:
-            connection = pymysql.connect(
-                **arguments(self._url, conv=PLAIN, read_timeout=self._timeout + _SECONDS_MORE)
-            )
-        except pymysql.MySQLError as error:
-            raise refused(error, self._url, self.source) from None
+        seconds = self._timeout + _SECONDS_MORE
+        connection = connect(self._url, self.source, conv=PLAIN, read_timeout=seconds)
         try:
             with connection.cursor() as cursor:
                 for setting in _SETTINGS:
                     cursor.execute(setting)
-                limit = "max_statement_time = {:g}"
+                limit = f"max_statement_time = {max(self._timeout, 0.001):g}"
                 if "mariadb" not in connection.get_server_info().lower():
-                    limit = "max_execution_time = {:.0f}000"
-                cursor.execute("SET SESSION " + limit.format(max(self._timeout, 0.001)))
+                    limit = f"max_execution_time = {max(int(self._timeout * 1000), 1)}"
+                cursor.execute(f"SET SESSION {limit}")
         except pymysql.MySQLError as error:
             connection.close()
             raise self._judged(error) from None
@@ -163,6 +157,6 @@ class MysqlSession(Reconnecting):
         text = said(error, self._url)
         if code in _TIMEOUTS:
             return self._timed_out()
-        if code in _LOST or isinstance(error, pymysql.InterfaceError):
+        if is_lost(error):
             return Lost(text)
         return self._query_refused(text)

@@ -6,6 +6,8 @@ which driver answers. No error text holds a password.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -19,6 +21,9 @@ SCHEMES = ("mariadb", "mysql")
 _PORT = 3306
 _CREDENTIALS = (1044, 1045, 1698)
 """Errors that refuse the user: no right to the database, wrong password, no such way to log in."""
+
+_LOST = (1053, 1412, 1927, 2006, 2013, 2055)
+"""Shutdown, a table altered since the snapshot, killed, gone, lost."""
 
 
 @dataclass(frozen=True)
@@ -100,17 +105,37 @@ def connect(url: MysqlUrl, source: str, **more: Any) -> pymysql.connections.Conn
     """
     try:
         return pymysql.connect(**arguments(url, **more))
-    except pymysql.MySQLError as error:
+    except (pymysql.MySQLError, OSError) as error:  # a file of certificates may not be there
         raise refused(error, url, source) from None
 
 
-def said(error: pymysql.MySQLError, url: MysqlUrl) -> str:
+@contextmanager
+def asking(url: MysqlUrl, source: str) -> Iterator[Any]:
+    """A cursor for a moment; whatever the server says against it has a code.
+
+    Raises:
+        FrescoError: SOURCE_CREDENTIALS, SOURCE_UNREACHABLE.
+    """
+    with connect(url, source) as connected, connected.cursor() as cursor:
+        try:
+            yield cursor
+        except pymysql.MySQLError as error:
+            raise refused(error, url, source) from None
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether the connection in use is gone, or of no use any more, and a new one may do."""
+    code = error.args[0] if error.args else 0
+    return code in _LOST or isinstance(error, pymysql.InterfaceError)
+
+
+def said(error: Exception, url: MysqlUrl) -> str:
     """An error's text in one line, without the password."""
     text = " ".join(str(error.args[-1] if error.args else error).split())
     return text.replace(url.password, "***") if url.password else text
 
 
-def refused(error: pymysql.MySQLError, url: MysqlUrl, source: str) -> FrescoError:
+def refused(error: Exception, url: MysqlUrl, source: str) -> FrescoError:
     """What a failed attempt to connect means."""
     code = error.args[0] if error.args else 0
     if code in _CREDENTIALS:

@@ -5,18 +5,26 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pymysql
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from pymysqlreplication.event import QueryEvent
 
+from streaming.capture.binlog import LogReader
 from streaming.capture.inbox import LogInbox
-from streaming.capture.logevents import Commit, LogEvent
+from streaming.capture.logevents import Begin, Commit, Ddl, LogEvent, Truncate
 from streaming.capture.position import Progress, progress_from_json
 from streaming.capture.service import Capture, Status
+from streaming.capture.writer import Writer
 from streaming.config import parse_config
 from streaming.console.capturing import status_line
 from streaming.errors import FrescoError
+from streaming.sources.mysql import read_schemas
 from streaming.sources.mysqlstate import Place, place
+from streaming.sources.mysqlurl import parse_url
 
 
 def config(**source: Any) -> Any:
@@ -97,3 +105,71 @@ def test_what_was_read_is_taken_whole_before_the_reader_s_error_is_raised() -> N
         assert taken == events
         inbox.close()
         assert reader.closed.is_set()
+
+
+# The log ------------------------------------------------------------------------------------------
+
+
+def reader(folds: bool = False) -> LogReader:
+    url, tables = parse_url("mariadb://u@h/bank", "shop"), frozenset({("bank", "entry")})
+    return LogReader(url, "shop", tables, Place("log.000001", 4), "precise", 7, folds)
+
+
+def statement(query: str, end: int) -> QueryEvent:
+    """A statement as the library hands it on; each is ten bytes long."""
+    event = QueryEvent.__new__(QueryEvent)
+    event.query, event.schema, event.timestamp = query, b"bank", 9
+    event.packet = SimpleNamespace(log_pos=end, event_size=10, server_id=1)
+    return event
+
+
+def told(log: LogReader, *queries: str) -> list[object]:
+    events = [statement(query, 100 + 10 * at) for at, query in enumerate(queries)]
+    return [one for event in events for one in log.told(event)]
+
+
+def test_a_transaction_without_a_gtid_begins_with_its_first_word() -> None:
+    """MySQL with gtid_mode=OFF, its default."""
+    at = Place("log.000001", 90)
+    begin, commit = told(reader(), "BEGIN", "COMMIT")
+    assert begin == Begin(at, "", 9) and commit == Commit(Place("log.000001", 110), 9)
+    kinds = [type(one) for one in told(reader(), "TRUNCATE entry", "DROP TABLE other")]
+    assert kinds == [Begin, Ddl, Truncate, Commit, Begin, Ddl, Commit]
+
+
+@pytest.mark.parametrize(("folds", "seen"), [(True, 1), (False, 0)])
+def test_a_truncate_is_told_in_whatever_case_the_server_takes_names(folds: bool, seen: int) -> None:
+    found = [one for one in told(reader(folds), "TRUNCATE ENTRY") if isinstance(one, Truncate)]
+    assert [one.table for one in found] == [("bank", "entry")] * seen
+
+
+# Trouble ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (pymysql.OperationalError(2013, "Lost connection to server during query"), "UNREACHABLE"),
+        (pymysql.OperationalError(1053, "Server shutdown in progress"), "UNREACHABLE"),
+        (pymysql.InterfaceError(0, ""), "UNREACHABLE"),
+        (pymysql.OperationalError(1227, "you need the BINLOG MONITOR privilege"), "REFUSED"),
+    ],
+)
+def test_a_server_that_goes_away_during_a_snapshot_is_waited_for(
+    error: pymysql.MySQLError, code: str
+) -> None:
+    capture = Capture(config(database="mariadb", connection="mariadb://u@h/d"), "shop", print)
+    assert capture._failed(error).code.endswith(code)
+
+
+def test_a_file_of_certificates_that_is_not_there_has_a_code() -> None:
+    url = "mariadb://u:s3cret@127.0.0.1:1/d?ssl_ca=/no/such/file.pem"
+    with pytest.raises(FrescoError, match=r"SOURCE_UNREACHABLE.*No such file"):
+        read_schemas(url, "shop", "shop", {"entry": "d.entry"})
+
+
+def test_an_event_that_no_topic_takes_is_no_absent_broker() -> None:
+    writer = Writer.__new__(Writer)
+    writer._prefix = "shop"
+    error = KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    assert writer._judged(error).code == "CAPTURE_RECORD_SIZE"

@@ -20,7 +20,7 @@ from streaming.sources.postgres import topic_name
 from streaming.sources.schema import CapturedRelation, captured
 
 _COLUMNS = """
-SELECT column_name, column_type FROM information_schema.columns
+SELECT table_schema, table_name, column_name, column_type FROM information_schema.columns
 WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position
 """
 _KEY = """
@@ -73,7 +73,12 @@ def read_schemas(
         for name, table in tables.items():
             place = split_table(table, url, source)
             cursor.execute(_COLUMNS, place)
-            columns = [(str(column), _text(type_)) for column, type_ in cursor.fetchall()]
+            # Some servers take names in any case; the log has them in the catalog's.
+            columns = [
+                (str(column), _text(type_))
+                for database, name_, column, type_ in cursor.fetchall()
+                if (database, name_) == place
+            ]
             if not columns:
                 raise _missing(table, source, "which is not there, or not to be seen by its user")
             cursor.execute(_KEY, place)

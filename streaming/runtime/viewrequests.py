@@ -55,7 +55,8 @@ def ask_to_add(config: Config, file: Path) -> Request:
     group = _group_for(config, without_isolated(catalog), choices, spec)
     _refuse_fixed(config.warehouse, catalog, group)
     requests = Requests(config.warehouse)
-    for name in (spec.name, *spec.relations):
+    coming = {one.view for one in requests.open() if one.view.lower() == spec.name.lower()}
+    for name in (spec.name, *coming, *spec.relations):
         requests.refuse_pending("add", name)
     _take_over(file, config.views / f"{spec.name}.sql", config.views)
     return requests.put("add", spec.name, entry_of(spec, group), manager=choice.manager)

@@ -112,6 +112,8 @@ def test_a_request_is_told_until_it_is_made(shop: Shop, config: Path) -> None:
     assert (shop.views / "new.sql").read_text() == file.read_text()
     again = fresco("view", "add", shop.views / "new.sql", "-c", config, "--json")
     assert code(again) == "VIEW_CHANGE_PENDING"
+    other = shop.write("NEW", NEW, shop.folder)
+    assert code(fresco("view", "add", other, "-c", config, "--json")) == "VIEW_CHANGE_PENDING"
     listed = fresco("view", "list", "-c", config)
     assert "is to join; loads its rows" in listed.stdout and "maintained" in listed.stdout
     assert "view new is to join" in fresco("status", "-c", config).stdout

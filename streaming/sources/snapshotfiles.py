@@ -57,10 +57,11 @@ class CsvFormat:
     null: str = ""
 
 
-def order_of(name: str) -> tuple[tuple[int, int, str], ...]:
-    """By which snapshots are sorted: runs of digits as numbers."""
+def order_of(name: str) -> tuple[tuple[tuple[int, int, str], ...], str]:
+    """By which snapshots are sorted: runs of digits as numbers, and no two names alike (7 and 07)."""
     parts = _DIGITS.split(Path(name).stem if name.endswith(ENDINGS) else name)
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts if part)
+    runs = ((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part)
+    return tuple(runs), name
 
 
 def next_snapshot(
@@ -203,7 +204,7 @@ def _csv(captured: CapturedRelation, file: Path, written: CsvFormat) -> str:
     try:
         with file.open(encoding="utf-8-sig", newline="") as content:
             header = next(csv.reader(content, delimiter=written.delimiter), [])
-    except (UnicodeDecodeError, csv.Error) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FrescoError(
             "SNAPSHOT_UNREADABLE",
             f"the first line cannot be read: {error}",

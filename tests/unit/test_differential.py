@@ -22,6 +22,7 @@ from streaming.sources.debezium import Decoder
 from streaming.sources.schema import CapturedRelation, captured
 from streaming.sources.snapshotevents import Stamp, events
 from streaming.sources.snapshotfiles import CsvFormat, next_snapshot, texts_sql
+from tests.engines import ENGINE
 
 TYPES = {
     "id": "bigint",
@@ -106,7 +107,7 @@ def decoded(
             "value": found["value"],
         }
     )
-    result = Decoder([one]).decode(batch)
+    result = Decoder([one], engine=ENGINE).decode(batch)
     assert not result.bad, result.bad[:3]
     return result.rows[one.relation.name] if count else batch.slice(0, 0)
 
@@ -248,6 +249,15 @@ def test_what_is_wrong_with_a_snapshot_is_said(
     with pytest.raises(FrescoError) as error:
         formed(engine, one, content, tmp_path / "form")
     assert error.value.code == code and error.value.todo, error.value
+
+
+def test_names_that_say_the_same_number_are_snapshots_of_their_own(tmp_path: Path) -> None:
+    for name in ("day-7.csv", "day-07.csv", "day-8.csv", "day-²"):
+        (tmp_path / name).write_text("id\n1\n")
+    found, after = [], None
+    while (one := next_snapshot(tmp_path, ["t"], after, 0)) is not None:
+        found.append(after := one.name)
+    assert found == ["day-07.csv", "day-7.csv", "day-8.csv"]
 
 
 def test_snapshots_come_in_order_and_only_when_they_are_whole(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ class IsolatedStage:
         for message in self.machine.handle(StartSession()):
             assert isinstance(message, ReadIds)
             relations = [scan.relation for scan in self.machine.scans[message.source]]
-            ids = looked[message.source].ids(relations, self.operators)
+            ids = looked[message.source].ids(relations)
             self.machine.handle(Ids(self.machine.session, message.source, ids))
 
     def _round(self) -> StepResult:

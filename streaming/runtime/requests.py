@@ -39,7 +39,6 @@ class Request(BaseModel):
     Attributes:
         number: its place in the order, from 1.
         entry: the catalog's entry of a view that is added; None to drop or to resume one.
-        source: load the initial rows from the databases, because `_updates` lacks some.
         sends, every: what a joining view's manager sends (`merge.algorithms.Manager`).
         by: who asked, from where and when (milliseconds since 1970).
     """
@@ -49,7 +48,6 @@ class Request(BaseModel):
     change: Literal["add", "drop", "resume"]
     view: str
     entry: dict[str, Any] | None = None
-    source: bool = False
     sends: Sends = "complete"
     every: int | None = None
     by: dict[str, Any] = Field(default_factory=dict)
@@ -73,7 +71,6 @@ class Requests:
         change: Literal["add", "drop", "resume"],
         view: str,
         entry: Mapping[str, Any] | None = None,
-        source: bool = False,
         manager: Manager = ALL,
         by_itself: bool = False,
     ) -> Request:
@@ -92,7 +89,6 @@ class Requests:
                 change=change,
                 view=view,
                 entry=None if entry is None else dict(entry),
-                source=source,
                 sends=manager.sends,
                 every=manager.every,
                 by=asked_by() | ({"by_itself": True} if by_itself else {}),

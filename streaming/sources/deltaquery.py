@@ -75,7 +75,7 @@ class Looked:
     filled: frozenset[str]
     state: PgState
 
-    def ids(self, relations: Iterable[str], operators: DuckOperators) -> Signed:
+    def ids(self, relations: Iterable[str]) -> Signed:
         """TID(old) of these relations: one row, or none where there is nothing to do."""
         some = any(name in self.filled for name in relations)
         rows = {(0, (snapshot_text(self.state),)): 1} if some else {}

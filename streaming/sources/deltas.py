@@ -50,7 +50,7 @@ def numbered_changes(captured: CapturedRelation, rows: pa.Table, query: Query) -
     """
     rows, controls = _truncated(captured, rows)
     controls += taints(captured, rows)
-    rows, unresolved = _toasted(captured, rows)
+    rows, unresolved = _toasted(rows)
     rows = _changing(captured, rows, query)
     return Batch(rows, _delta(captured, rows), controls, unresolved)
 
@@ -78,7 +78,7 @@ def _truncated(captured: CapturedRelation, rows: pa.Table) -> tuple[pa.Table, tu
     return rows.filter(pa.array(keep)), controls
 
 
-def _toasted(captured: CapturedRelation, rows: pa.Table) -> tuple[pa.Table, tuple[int, ...]]:
+def _toasted(rows: pa.Table) -> tuple[pa.Table, tuple[int, ...]]:
     marked = np.flatnonzero(pc.is_valid(rows["toast"]).to_numpy())
     if not len(marked):
         return rows, ()

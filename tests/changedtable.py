@@ -22,6 +22,7 @@ from streaming.sources.intake import Intake, IntakeResult
 from streaming.sources.schema import CapturedRelation, CapturedSource, captured
 from streaming.viewmanagers.base import Codec, ViewSpec
 from streaming.viewmanagers.replica import ReplicaManager
+from tests.engines import ENGINE
 from tests.sourcelog import Record, SourceLog, Topics
 
 Row = dict[str, Any]
@@ -104,6 +105,7 @@ class Table:
             list(self.views.values()),
             {"main": list(self.views)},
             sources=[CapturedSource("north", "north", snapshot=self.snapshot)],
+            engine=ENGINE,
         )
         codec = Codec(lambda table: pack(table, no_stage), lambda rows: locate(rows, NOWHERE))
         self.managers = {

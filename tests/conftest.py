@@ -6,6 +6,7 @@ refused then.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
@@ -29,8 +30,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Tests leave little garbage in cycles; looking for it as often as usual takes a tenth."""
+    gc.set_threshold(20_000, 20, 50)
     if config.getoption("--pure"):
         sys.meta_path.insert(0, Refuse())
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

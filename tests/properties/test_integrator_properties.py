@@ -7,7 +7,6 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
-import duckdb
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,12 +19,11 @@ from streaming.integrator.machine import (
 )
 from streaming.sources.intake import Intake, IntakeResult
 from streaming.sources.schema import CapturedRelation, CapturedSource, captured
+from tests.engines import ENGINE
 from tests.numberedlogs import Numbers, check_order, collect, touched_of
 from tests.sourcelog import Record, SourceLog, Topics
 
 SOURCES = ("north", "south")
-ENGINE = duckdb.connect()
-"""Every restart takes it over: making one costs more than what it computes here."""
 
 
 class _View:

@@ -6,6 +6,7 @@ import json
 
 from streaming.sources.intake import Intake, IntakeResult
 from streaming.sources.schema import CapturedRelation, CapturedSource, captured
+from tests.engines import ENGINE
 from tests.intakeworld import BaseView, net
 from tests.sourcelog import Record, SourceLog, Topics
 
@@ -28,7 +29,7 @@ def make(snapshot: bool = False, apart: bool = False) -> Intake:
     sources = [CapturedSource(name, name, snapshot=snapshot) for name in ("north", "south")]
     views = [BaseView(relation) for relation in relations()]
     groups = {"main": [v.name for v in views]}
-    return Intake(relations(), views, groups, sources=sources, apart=apart)
+    return Intake(relations(), views, groups, sources=sources, apart=apart, engine=ENGINE)
 
 
 def move(

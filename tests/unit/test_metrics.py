@@ -53,7 +53,7 @@ def touch(metrics: Metrics) -> None:
     metrics.sessions.labels("bank_isolated").inc()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def exported() -> Iterator[str]:
     """The text of /metrics, over HTTP."""
     metrics = Metrics()

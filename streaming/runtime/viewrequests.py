@@ -156,7 +156,7 @@ def _check_mode(spec: ViewSpec, choice: Choice) -> None:
     what = ""
     if choice.info.sessions:
         what = f"mode {spec.mode} has sessions with its sources"
-    elif choice.manager.sends == "complete-N":
+    elif spec.every is not None and spec.every > 1:
         what = "COMPLETE EVERY n has a group of its own"
     if what:
         raise FrescoError(

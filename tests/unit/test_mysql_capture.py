@@ -143,6 +143,19 @@ def test_a_truncate_is_told_in_whatever_case_the_server_takes_names(folds: bool,
     assert [one.table for one in found] == [("bank", "entry")] * seen
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("BEGIN", "ROLLBACK"), "CAPTURE_ROLLBACK"),
+        (("XA START 'a'",), "CAPTURE_XA"),
+        (("BEGIN", "SET STATEMENT sql_mode='' FOR DELETE FROM entry"), "CAPTURE_STATEMENT"),
+    ],
+)
+def test_what_is_no_rows_stops_a_capture(words: tuple[str, ...], code: str) -> None:
+    with pytest.raises(FrescoError, match=rf"{code}.*log.000001:\d+"):
+        told(reader(), *words)
+
+
 # Trouble ------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""A stage's pulse: steps without records, told of when they fail, ended with the stage (DESIGN 5, 11)."""
+"""Stages that run: their pulse, which ends with them, and what becomes of those that fail (DESIGN 11)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streaming.config import Config, Source
 from streaming.errors import FrescoError
 from streaming.runtime.pulse import Pulse
 from streaming.runtime.queries import Running, StageQuery
-from streaming.runtime.service import Service
+from streaming.runtime.service import MAX_RESTARTS, Service
 from streaming.runtime.step import Fence, Manifest, ManifestStore, Stepper, StepResult
 
 QUICK = 0.01
@@ -50,6 +50,23 @@ def stepper(folder: Path, stage: Waiting) -> Stepper:
     return Stepper(stage, ManifestStore(folder / "manifests"), fence, lambda *_: None)
 
 
+def serving(folder: Path, stage: Waiting) -> tuple[Service, Running]:
+    """A service that runs one stage, over a query of nothing."""
+    config = Config(
+        pipeline="p",
+        warehouse=folder,
+        views=folder,
+        sources={"north": Source(tables={"entry": "public.entry"})},
+    )
+    spark: Any = SimpleNamespace(stop=lambda: None)
+    query = StageQuery(
+        stage.name, stepper(folder, stage), spark, str(folder / "c"), threading.Event()
+    )
+    service = Service(config)
+    running = service._running[stage.name] = Running(stage, (), True, query)
+    return service, running
+
+
 @pytest.mark.parametrize("error", [FrescoError("STATE_DAMAGED", "bad"), RuntimeError("no luck")])
 def test_a_pulse_that_fails_is_told_of(tmp_path: Path, error: Exception) -> None:
     failed: Queue[BaseException] = Queue()
@@ -59,20 +76,27 @@ def test_a_pulse_that_fails_is_told_of(tmp_path: Path, error: Exception) -> None
     pulse.stop()
 
 
+def test_a_stage_that_fails_again_and_again_stops_the_service(tmp_path: Path) -> None:
+    service, running = serving(tmp_path, Waiting())
+    again = RuntimeError("still no luck")
+
+    def query(*_: object) -> StageQuery:
+        raise again
+
+    service._query = query  # type: ignore[method-assign]
+    service._note_failure(Waiting.name, again)
+    for _ in range(MAX_RESTARTS):
+        service._revive(Waiting.name, running)
+        assert service._error is None and service._failed[Waiting.name] is again
+    service._revive(Waiting.name, running)
+    assert service._error is not None and service._error.code == "STAGE_FAILED"
+    assert "still no luck" in service._error.what
+
+
 def test_a_pulse_ends_with_the_stage_of_a_view_that_is_gone(tmp_path: Path) -> None:
     """A view whose source is away tries to come back for days; each try has a stage of its own."""
-    config = Config(
-        pipeline="p",
-        warehouse=tmp_path,
-        views=tmp_path,
-        sources={"north": Source(tables={"entry": "public.entry"})},
-    )
-    service, stage = Service(config), Waiting()
-    spark: Any = SimpleNamespace(stop=lambda: None)
-    query = StageQuery(
-        stage.name, stepper(tmp_path, stage), spark, str(tmp_path / "c"), threading.Event()
-    )
-    running = service._running[stage.name] = Running(stage, (), True, query)
+    stage = Waiting()
+    service, running = serving(tmp_path, stage)
     running.pulse = Pulse(partial(service._stepper, stage.name), print, seconds=QUICK)
     assert stage.steps.get(timeout=10) == 0
     members = SimpleNamespace(

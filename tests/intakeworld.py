@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from streaming.algebra.tree import Scan
+import pyarrow as pa
+
+from streaming.algebra.tree import MULTIPLICITY, NUMBER, Scan
+from streaming.algebra.types import delta_schema
 from streaming.sources.intake import Intake, IntakeResult
 from streaming.sources.schema import CapturedRelation, CapturedSource, captured
+from streaming.warehouse.initial import folded
+from tests.engines import ENGINE
 from tests.sourcelog import Record, SourceLog
 
 
@@ -17,6 +22,25 @@ class BaseView:
     def __init__(self, relation: CapturedRelation) -> None:
         self.name = relation.relation.name.replace(".", "_")
         self.tree = Scan(relation.relation.name, relation.relation.schema)
+
+
+class Recorded(list[IntakeResult]):
+    """Results as `_updates` keeps them."""
+
+    def contents(self, captured: CapturedRelation, number: int) -> pa.Table:
+        """What the relation holds after a number, as a delta."""
+        name, schema = captured.relation.name, captured.relation.schema
+        emptied = [c.number for one in self for c in one.controls if c.relation == name]
+        since = max((n for n in emptied if n <= number), default=0)
+        parts = [one.updates[name] for one in self if name in one.updates]
+        rows = pa.concat_tables([delta_schema(schema).empty_table(), *parts])
+        kept = [since <= n <= number for n in rows[NUMBER].to_pylist()]
+        return folded(rows.filter(pa.array(kept, pa.bool_())), schema, number)
+
+    def rows(self, captured: CapturedRelation) -> list[tuple[Any, ...]]:
+        """What the relation holds after the last number, sorted; doubled rows doubled."""
+        held = self.contents(captured, max(one.last for one in self)).to_pylist()
+        return sorted((r["c0"], r["c1"]) for r in held for _ in range(r[MULTIPLICITY]))
 
 
 def relations() -> list[CapturedRelation]:
@@ -34,7 +58,8 @@ def make(
     names = dict.fromkeys(relation.source for relation in taken)
     sources = [CapturedSource(name, name, snapshot=snapshot) for name in names]
     views = [BaseView(relation) for relation in taken]
-    return Intake(taken, views, {"main": [v.name for v in views]}, sources=sources, **options)
+    groups = {"main": [v.name for v in views]}
+    return Intake(taken, views, groups, sources=sources, **{"engine": ENGINE, **options})
 
 
 def row(id_: int, v: str | None = "a") -> dict[str, Any]:

@@ -63,8 +63,9 @@ class SourceLog:
         key: str | None = None,
         order: int | None = None,
         lsn: int | None = None,
+        passing: bool = False,
     ) -> Record:
-        """One event; `order` None and op r make a snapshot row."""
+        """One event; `order` None and op r make a snapshot row, `passing` an incremental one's."""
         at = self.lsn if lsn is None else lsn
         place = None
         if key is not None:
@@ -76,9 +77,9 @@ class SourceLog:
                 "version": self.version,
                 "connector": "postgresql",
                 "name": self.name,
-                "snapshot": "true" if op == "r" else "false",
+                "snapshot": "incremental" if passing else "true" if op == "r" else "false",
                 "table": table,
-                "lsn": at,
+                "lsn": None if passing else at,
             },
             "transaction": place,
             "op": op,
@@ -118,8 +119,13 @@ class SourceLog:
         self.lsn += 10
         return [*records, self.end(key, counts)]
 
-    def note(self, type_: str, **data: str) -> Record:
-        event = {"type": type_, "aggregate_type": "Initial Snapshot", "additional_data": data}
+    def note(self, type_: str, kind: str = "Initial Snapshot", **data: str) -> Record:
+        event = {
+            "type": type_,
+            "aggregate_type": kind,
+            "additional_data": data,
+            "timestamp": self.lsn,
+        }
         return (f"{self.name}.notifications", json.dumps(event))
 
     def scanned(self, counts: dict[str, int]) -> list[Record]:

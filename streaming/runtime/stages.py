@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -39,6 +40,7 @@ from streaming.runtime.viewchanges import refused_routing
 from streaming.sources.held import HeldFiles
 from streaming.sources.intake import Intake
 from streaming.viewmanagers.base import ViewSpec
+from streaming.warehouse.initial import contents_of
 from streaming.warehouse.options import WriterOptions
 from streaming.warehouse.retention import UpdatesRetention
 from streaming.warehouse.updates import UpdatesWriter
@@ -147,6 +149,7 @@ def _integrator_stage(
             timeout_ms=config.limits.global_timeout_ms,
             max_unit=config.limits.max_unit,
             apart=config.globals == "apart",
+            contents=partial(contents_of, str(warehouse)),
         )
 
     hours = config.retention.updates_hours

@@ -275,7 +275,10 @@ def _notifications(topic: str, texts: pa.Table, bad: list[BadRecord]) -> Iterabl
         try:
             event = json.loads(text)
             event = event.get("payload", event)
-            yield {"type": event["type"], **(event.get("additional_data") or {})}
+            kind = event.get("aggregate_type") or "Initial Snapshot"
+            said = event.get("additional_data") or {}
+            at = event.get("timestamp")
+            yield {**said, "type": event["type"], "aggregate_type": kind, "timestamp": at}
         except (ValueError, KeyError, TypeError):
             what = "is not a Debezium notification"
             bad.append(bad_record(topic, partition, offset, "SOURCE_NOTIFICATION_BAD", what))

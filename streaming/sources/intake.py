@@ -7,6 +7,7 @@ between steps.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +26,7 @@ from streaming.integrator.machine import (
     Numbered,
     numbers_of,
 )
-from streaming.integrator.relevance import Changes, View, runs, view_needs, work_of
+from streaming.integrator.relevance import View, view_needs
 from streaming.integrator.waiting import Closed, Part
 from streaming.messages import GlobalPart, RelRun
 from streaming.sources.apart import Apart
@@ -35,7 +36,10 @@ from streaming.sources.deltas import Batch, numbered_changes
 from streaming.sources.held import HeldFiles
 from streaming.sources.records import Decoded
 from streaming.sources.regrown import columns_of, refitted
+from streaming.sources.relating import related
+from streaming.sources.replacing import cannot_tell
 from streaming.sources.result import IntakeResult
+from streaming.sources.retaken import Contents, Retaken
 from streaming.sources.schema import GLOBAL_TABLE, CapturedRelation, CapturedSource
 from streaming.sources.snapshots import Snapshots, SnapshotWork
 from streaming.sources.tags import closed_snapshots, touched_keys, transaction_parts
@@ -56,6 +60,7 @@ class Intake:
         max_unit: transactions above which a unit is released as local.
         apart: number the parts of global transactions apart, and say which they are.
         engine: see `Decoder`.
+        contents: what a relation holds, for snapshots that are taken again.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class Intake:
         max_unit: int = MAX_UNIT,
         apart: bool = False,
         engine: duckdb.DuckDBPyConnection | None = None,
+        contents: Contents = cannot_tell,
     ) -> None:
         self._captured = {r.relation.name: r for r in captured}
         self._files = files
@@ -78,6 +84,7 @@ class Intake:
         self._sources = self._decoder.sources
         self._assembler = Assembler(captured, self._sources, files)
         self._snapshots = Snapshots(captured, self._sources, files)
+        self._retaken, self._contents = Retaken(self._captured, files), contents
         self._machine = IntegratorMachine(tuple(self._sources), timeout_ms, max_unit)
         self._positions: dict[str, str] = {}
         self._apart = Apart() if apart else None
@@ -111,27 +118,35 @@ class Intake:
             FrescoError: SOURCE_SNAPSHOT_REPEATED; after any error the state is as before.
         """
         before = (self._assembler.state, self._snapshots.state, self._machine.state)
-        tags = self._apart
+        tags, retaken = self._apart, self._retaken
         try:
             return self._step(batch, now_ms, idle)
         except BaseException:
             self._assembler.state, self._snapshots.state, self._machine.state = before
-            self._apart = tags
+            self._apart, self._retaken = tags, retaken
             raise
 
     def _step(self, batch: pa.Table, now_ms: int, idle: int) -> IntakeResult:
         clock = _Clock()
+        replaced, notices = self._replaced()
         decoded, told = self._told.look(self._decoder.decode(batch))
         clock.lap("decode")
         snapshot_work, streamed = self._snapshots.add(decoded)
+        self._retaken = self._retaken.add(
+            snapshot_work, streamed, self._assembler.state.held, now_ms
+        )
         works = self._assembler.add(streamed)
         clock.lap("assemble")
-        numbered = self._number(works, snapshot_work, now_ms)
+        first = self._machine.next_number
+        if replaced:
+            self._machine.pass_over(Numbered(first, first - 1), 1)
+        numbered = self._number(works, snapshot_work, now_ms)._replace(first=first)
         if idle and numbered.first > numbered.last and numbered.first > 0:
             numbered = self._machine.pass_over(numbered, idle)
         self._snapshots.keep(snapshot_work)
         ordinals = {s: work.log["ordinal"].to_numpy() for s, work in works.items()}
         taken = self._assembler.take(works, numbers_of(numbered.assignments, ordinals))
+        self._retaken = self._retaken.numbered(taken.transactions)
         clock.lap("number")
         rows, tainted = dict(taken.rows), dict(taken.tainted)
         if numbered.first == 0 <= numbered.last:
@@ -141,6 +156,8 @@ class Intake:
                 rows[name] = pa.concat_tables([zero, rows[name]]) if name in rows else zero
             if lacking:
                 tainted[0] = tuple(sorted({*tainted.get(0, ()), *lacking}))
+        for name, table in replaced.items():
+            rows[name] = pa.concat_tables([table, rows[name]]) if name in rows else table
         batches = {
             name: numbered_changes(self._captured[name], table, self._query)
             for name, table in rows.items()
@@ -149,10 +166,24 @@ class Intake:
             for number in changes.unresolved:
                 tainted[number] = tuple(sorted({*tainted.get(number, ()), name}))
         clock.lap("deltas")
-        rel = self._relevant(numbered, batches, tainted)
+        rel = related(
+            numbered, batches, tainted, self._groups, self._needs, self._used, self._query
+        )
         clock.lap("relevance")
         self._told = told
+        decoded = dataclasses.replace(decoded, notices=(*notices, *decoded.notices))
         return self._result(decoded, numbered, taken.transactions, batches, rel, tainted, clock)
+
+    def _replaced(self) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
+        """What a snapshot taken again changes under the next number, before this batch's."""
+        due = self._retaken.due(self._assembler) if self._machine.next_number > 0 else None
+        if due is None:
+            return {}, ()
+        found = self._retaken.replaced(
+            due, self._assembler, self._contents, self._machine.next_number, self._duck
+        )
+        self._retaken = self._retaken.done(due)
+        return found
 
     def _query(self, sql: str, rows: pa.Table) -> pa.Table:
         self._duck.register("rows", rows)
@@ -183,42 +214,6 @@ class Intake:
         self._apart = self._apart.told(parts, closed)
         untagged = tuple(Closed(one.source, ()) for one in closed)
         return self._machine.handle(Completed(now_ms, blocks, (), untagged, keys))
-
-    def _relevant(
-        self,
-        numbered: Numbered,
-        batches: Mapping[str, Batch],
-        tainted: Mapping[int, tuple[str, ...]],
-    ) -> dict[str, tuple[RelRun, ...]]:
-        first, last = numbered.first, numbered.last
-        if first > last:
-            return {}
-        result: dict[str, list[RelRun]] = {group: [] for group in self._groups}
-        if first == 0:
-            for group, names in self._groups.items():
-                result[group].append(RelRun(first=0, last=0, views=tuple(sorted(names))))
-            first = 1
-        length = last - first + 1
-        changed, work = {}, {}
-        for name, batch in batches.items():
-            if name.endswith(f".{GLOBAL_TABLE}") and name not in self._used:
-                continue  # each id is written once: it orders nothing
-            changed[name] = _marked(batch.rows["number"].to_numpy(), first, length)
-            whole = [n for n, names in tainted.items() if name in names]
-            whole += [control.number for control in batch.controls]
-            changed[name] |= _marked(np.array(whole, np.int64), first, length)
-            for scan in {s for n in self._needs.values() for s in n.scans if s.relation == name}:
-                seen = work_of(scan, batch.rows, self._query)
-                numbers = batch.rows["number"].to_numpy()[seen]
-                work[scan] = _marked(np.append(numbers, whole).astype(np.int64), first, length)
-        for number, names in tainted.items():
-            for name in names:
-                if name not in changed and number >= first:
-                    changed[name] = _marked(np.array([number]), first, length)
-        changes = Changes(first, last, changed, work)
-        for group, names in self._groups.items():
-            result[group] += runs(changes, self._needs, names)
-        return {group: tuple(entries) for group, entries in result.items()}
 
     def _result(
         self,
@@ -273,7 +268,9 @@ class Intake:
 
     def snapshot(self) -> dict[str, Any]:
         """Everything between steps, as JSON; large held rows are staged first, each once."""
+        self._retaken, retaken = self._retaken.snapshot()
         return {
+            "retaken": retaken,
             "assembler": self._assembler.snapshot(),
             "snapshots": self._snapshots.snapshot(),
             "machine": self._machine.snapshot(),
@@ -291,15 +288,10 @@ class Intake:
         self._assembler.restore(parts["assembler"])
         self._snapshots.restore(parts["snapshots"])
         self._machine.restore(data["machine"])
+        self._retaken = self._retaken.restore(data.get("retaken", {}))
         self._positions = dict(data["positions"])
         if self._apart is not None:
             self._apart = Apart.back(data["apart"]) if data.get("apart") else Apart()
-
-
-def _marked(numbers: np.ndarray, first: int, length: int) -> np.ndarray:
-    marks = np.zeros(length, bool)
-    marks[numbers[numbers >= first] - first] = True
-    return marks
 
 
 class _Clock:

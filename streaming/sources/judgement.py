@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.sources.rowquery import PASSING, READ
 from streaming.sources.schema import GLOBAL_TABLE, CapturedRelation
 
 Rule = tuple[pa.Array, str]
@@ -40,9 +41,10 @@ def faults(
 
 def _rules(captured: CapturedRelation, raw: pa.Table, metadata: bool, dialect: str) -> list[Rule]:
     op = raw["op"].combine_chunks()
-    streamed = pc.not_equal(op, "r")
+    streamed = pc.invert(pc.is_in(op, pa.array(READ)))
     needs_before = pc.is_in(op, pa.array(["u", "d"]))
-    needs_after = pc.is_in(op, pa.array(["c", "u", "r"]))
+    needs_after = pc.is_in(op, pa.array(["c", "u", *READ]))
+    unplaced = pc.and_(pc.is_null(raw["position"]), pc.not_equal(op, PASSING))
     name = captured.relation.name
     replica = f"ALTER TABLE {captured.counted_as} REPLICA IDENTITY FULL"
     place = "source.lsn"
@@ -50,7 +52,7 @@ def _rules(captured: CapturedRelation, raw: pa.Table, metadata: bool, dialect: s
         replica, place = "SET GLOBAL binlog_row_image = 'FULL'", "source.file and source.pos"
     rules: list[Rule] = [
         (
-            pc.invert(pc.is_in(op, pa.array(["c", "u", "d", "r", "t"]))),
+            pc.invert(pc.is_in(op, pa.array(["c", "u", "d", "t", *READ]))),
             "SOURCE_OP_UNKNOWN\nhas an operation that is none of c, u, d, r, t, m\n",
         ),
         (
@@ -61,7 +63,7 @@ def _rules(captured: CapturedRelation, raw: pa.Table, metadata: bool, dialect: s
             pc.and_(needs_after, pc.invert(raw["has_after"])),
             f"SOURCE_FIELD_MISSING\nlacks `after`, the new row of {name}\n",
         ),
-        (pc.is_null(raw["position"]), f"SOURCE_FIELD_MISSING\nlacks its position, {place}\n"),
+        (unplaced, f"SOURCE_FIELD_MISSING\nlacks its position, {place}\n"),
     ]
     if metadata:
         unsaid = pc.or_(pc.is_null(raw["transaction"]), pc.is_null(raw["total_order"]))

@@ -21,6 +21,10 @@ from streaming.sources.values import UNAVAILABLE, UNAVAILABLE_BASE64, casts
 
 KEYS = ("kb", "ka")
 """The names of the fields in an image of a row that has a NULL: before and after."""
+PASSING = "i"
+"""Op of a row that an incremental snapshot read between the log's own events; Debezium's is r, and it
+has no position."""
+READ = ("r", PASSING)
 _PRESENT = "s -> s IS NOT NULL"
 
 
@@ -29,6 +33,7 @@ def row_query(captured: CapturedRelation, dialect: str, wrapped: bool) -> str:
     schema = captured.relation.schema
     row = {column.name: "VARCHAR" for column in schema}
     place = {"lsn": "VARCHAR"} if dialect == "postgres" else {"file": "VARCHAR", "pos": "VARCHAR"}
+    place["snapshot"] = "VARCHAR"
     shape = {
         "op": "VARCHAR",
         "before": row,
@@ -87,7 +92,9 @@ def row_query(captured: CapturedRelation, dialect: str, wrapped: bool) -> str:
         f"SELECT * EXCLUDE (v, ka, kb{_excluded(len(schema))}), "
         f"{_missing(captured)} AS missing, {_listed(checks)} AS unfit "
         f"FROM (SELECT *, {', '.join(values)} FROM ("
-        f'SELECT p, o, v, e.op AS op, {key} AS "transaction", {position_sql} AS position, '
+        f"SELECT p, o, v, CASE WHEN e.op = 'r' AND e.source.snapshot = 'incremental' "
+        f"THEN '{PASSING}' ELSE e.op END AS op, "
+        f'{key} AS "transaction", {position_sql} AS position, '
         f'TRY_CAST(e."transaction".total_order AS BIGINT) AS total_order, '
         f"e.before IS NOT NULL AS has_before, e.after IS NOT NULL AS has_after, "
         f"{toast} AS toast, {', '.join(texts)} "

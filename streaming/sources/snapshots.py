@@ -2,11 +2,12 @@
 
 A snapshot is closed by Debezium's notifications: COMPLETED, and of each table as many rows as its
 TABLE_SCAN_COMPLETED says. All rows of one snapshot have its log position, so an attempt that was broken
-off and begun again is told apart, and a row that comes again at the closed position is a repeat. A row
-at another position after that is a second snapshot, which cannot be merged and is refused.
+off and begun again is told apart, and a row that comes again at the closed position is a repeat. The
+first position whose rows are complete is the initial snapshot, also where topics hold later ones by
+then: those are handed on (`retaken`), with the notifications after the first COMPLETED.
 
-What waits is counted, and looked at only where a count is exceeded; so of staged rows nothing stays in
-memory.
+What waits is counted by its position, and looked at only where a count is exceeded; so of staged rows
+little stays in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import pyarrow.compute as pc
 from streaming.errors import FrescoError
 from streaming.sources.held import Held, HeldFiles
 from streaming.sources.records import BadRecord, Decoded
-from streaming.sources.rowquery import row_schema
+from streaming.sources.rowquery import PASSING, READ, row_schema
 from streaming.sources.schema import CapturedRelation, CapturedSource
 
 
@@ -32,7 +33,7 @@ class SnapshotState:
 
     Attributes:
         closed: all rows are in.
-        position: log position of the newest attempt.
+        position: log position of the closed snapshot; -1 until then, and where it has no rows.
         scanned: collection -> rows, as notified.
         completed: COMPLETED has come.
         bad: relation -> undecodable records so far.
@@ -57,10 +58,18 @@ class AllSnapshots:
 
 @dataclass(frozen=True)
 class SnapshotWork:
-    """What a batch made of the snapshots, and the sources whose snapshot it closed."""
+    """What a batch made of the snapshots.
+
+    Attributes:
+        closed: the sources whose snapshot it closed.
+        again: relation -> rows of snapshots after the initial one.
+        told: source -> notifications after the initial snapshot's.
+    """
 
     state: AllSnapshots
     closed: tuple[str, ...]
+    again: Mapping[str, pa.Table] = field(default_factory=dict)
+    told: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
 
     @property
     def held(self) -> Mapping[str, Held]:
@@ -80,7 +89,7 @@ class Snapshots:
         self._sources = sources
         self.state = AllSnapshots(
             {name: SnapshotState() for name in sources},
-            {name: Held(row_schema(r), (), files) for name, r in self._captured.items()},
+            {name: Held(row_schema(r), ("position",), files) for name, r in self._captured.items()},
         )
 
     @property
@@ -98,14 +107,16 @@ class Snapshots:
         """
         states = dict(self.state.states)
         held = dict(self.state.held)
+        again: dict[str, pa.Table] = {}
+        told: dict[str, tuple[Mapping[str, Any], ...]] = {}
         for source, notifications in decoded.notifications.items():
-            states[source] = _notified(states[source], notifications)
+            states[source], told[source] = _notified(states[source], notifications)
         rest = dict(decoded.rows)
         for name, rows in decoded.rows.items():
-            read = pc.equal(rows["op"], "r")
+            read = pc.is_in(rows["op"], pa.array(READ))
             if pc.any(read).as_py():
                 rest[name] = rows.filter(pc.invert(read))
-                self._receive(states, held, self._captured[name], rows.filter(read))
+                self._receive(states, held, again, self._captured[name], rows.filter(read))
         stream = []
         for record in decoded.bad:
             state = states.get(record.source or "")
@@ -114,37 +125,37 @@ class Snapshots:
             else:
                 more = {**state.bad, record.relation: (*state.bad.get(record.relation, ()), record)}
                 states[record.source or ""] = replace(state, bad=more)
-        closed, tainted, spare = self._close(states, held)
+        closed, tainted, spare = self._close(states, held, again)
         state_ = AllSnapshots(states, held, (*self.state.tainted, *tainted))
-        return SnapshotWork(state_, closed), replace(decoded, rows=rest, bad=(*spare, *stream))
+        work = SnapshotWork(state_, closed, again, told)
+        return work, replace(decoded, rows=rest, bad=(*spare, *stream))
 
     def _receive(
         self,
         states: dict[str, SnapshotState],
         held: dict[str, Held],
+        again: dict[str, pa.Table],
         captured: CapturedRelation,
         rows: pa.Table,
     ) -> None:
-        """Hold the rows of the newest attempt only; what is held of an older one goes."""
-        state = states[captured.source]
-        positions = rows["position"].to_numpy()
-        wanted = self._sources[captured.source].snapshot
-        if state.closed or not wanted:
-            other = np.flatnonzero(positions != state.position)
-            if len(other):
-                raise _again(captured, rows, int(other[0]), wanted)
+        """Hold the rows until it is known which are the initial snapshot's."""
+        name, state = captured.relation.name, states[captured.source]
+        if not self._sources[captured.source].snapshot:
+            raise _unwanted(captured, rows)
+        passing = pc.equal(rows["op"], PASSING)
+        if state.closed:
+            later = pc.or_kleene(passing, pc.greater(rows["position"], state.position))
+            again[name] = rows.filter(later)
             return
-        newest = int(max(positions.max(), state.position))
-        if newest > state.position:
-            states[captured.source] = replace(state, position=newest)
-            for name, other_ in self._captured.items():
-                if other_.source == captured.source:
-                    held[name] = held[name].empty()
-        name = captured.relation.name
-        held[name] = held[name].plus(rows.filter(pa.array(positions == newest)))
+        if pc.any(passing).as_py():
+            again[name], rows = rows.filter(passing), rows.filter(pc.invert(passing))
+        held[name] = held[name].plus(rows)
 
     def _close(
-        self, states: dict[str, SnapshotState], held: dict[str, Held]
+        self,
+        states: dict[str, SnapshotState],
+        held: dict[str, Held],
+        again: dict[str, pa.Table],
     ) -> tuple[tuple[str, ...], tuple[str, ...], list[BadRecord]]:
         """Close what is full; bad records beyond what a snapshot lacks belong to the stream."""
         closed, tainted = [], []
@@ -157,13 +168,19 @@ class Snapshots:
                 spare += [record for records in state.bad.values() for record in records]
                 states[source] = replace(state, closed=True, bad={})
                 closed.append(source)
-            elif state.completed and all(_filled(state, held, captured) for captured in mine):
+            elif state.completed and (found := _first_filled(state, held, mine)) is not None:
+                position, masks = found
                 for captured in mine:
                     name = captured.relation.name
+                    later = held[name].read(held[name].table["position"].to_numpy() > position)
+                    if later.num_rows:
+                        parts = [again[name]] if name in again else []
+                        again[name] = pa.concat_tables([later, *parts])
+                    held[name] = held[name].keep(masks[name])
                     lacking = state.scanned.get(captured.counted_as, 0) - held[name].rows
                     tainted += [name] if lacking else []
                     spare += state.bad.get(name, ())[lacking:]
-                states[source] = replace(state, closed=True, bad={})
+                states[source] = replace(state, closed=True, position=position, bad={})
                 closed.append(source)
         return tuple(closed), tuple(tainted), spare
 
@@ -220,9 +237,15 @@ class Snapshots:
         self.state = AllSnapshots(states, held, tuple(data["tainted"]))
 
 
-def _notified(state: SnapshotState, notifications: Sequence[Mapping[str, Any]]) -> SnapshotState:
+def _notified(
+    state: SnapshotState, notifications: Sequence[Mapping[str, Any]]
+) -> tuple[SnapshotState, tuple[Mapping[str, Any], ...]]:
+    """The state after notifications, and those that are not of the initial snapshot."""
+    others = []
     for note in notifications:
-        if state.closed or note.get("aggregate_type", "Initial Snapshot") != "Initial Snapshot":
+        initial = note.get("aggregate_type", "Initial Snapshot") == "Initial Snapshot"
+        if state.closed or state.completed or not initial:
+            others.append(note)
             continue
         match note["type"]:
             case "STARTED":
@@ -233,41 +256,53 @@ def _notified(state: SnapshotState, notifications: Sequence[Mapping[str, Any]]) 
                 state = replace(state, scanned=scanned)
             case "COMPLETED" | "SKIPPED":
                 state = replace(state, completed=True)
-    return state
+    return state, tuple(others)
 
 
-def _filled(state: SnapshotState, held: dict[str, Held], captured: CapturedRelation) -> bool:
-    """Whether as many rows are in as were scanned, undecodable ones included.
+def _first_filled(
+    state: SnapshotState, held: Mapping[str, Held], relations: Sequence[CapturedRelation]
+) -> tuple[int, dict[str, np.ndarray]] | None:
+    """The first position that has every relation's rows, and for each which these are."""
+    places = {r.relation.name: held[r.relation.name].table["position"] for r in relations}
+    positions = {p for column in places.values() for p in pc.unique(column).to_pylist()}
+    for position in (-1, *sorted(positions)):
+        masks: dict[str, np.ndarray] = {}
+        for captured in relations:
+            name = captured.relation.name
+            mask = _filled(state, held[name], places[name].to_numpy() == position, captured)
+            if mask is None:
+                break
+            masks[name] = mask
+        if len(masks) == len(relations):
+            return position, masks
+    return None
 
-    A row delivered twice has the same key; a table without one cannot tell, and waits.
+
+def _filled(
+    state: SnapshotState, held: Held, mask: np.ndarray, captured: CapturedRelation
+) -> np.ndarray | None:
+    """Those of some rows that are not repeats, if they are as many as were scanned.
+
+    Undecodable ones count. A row delivered twice has the same key; a table without one cannot tell,
+    and waits.
     """
-    name = captured.relation.name
     wanted = state.scanned.get(captured.counted_as, 0)
-    rows = held[name].rows
+    rows = int(np.count_nonzero(mask))
     if rows > wanted and captured.relation.key:
         keys = [f"a{i}" for i in captured.relation.key]
-        table = held[name].read(columns=keys).append_column("row", pa.array(np.arange(rows)))
+        table = held.read(mask, keys).append_column("row", pa.array(np.flatnonzero(mask)))
         first = table.group_by(keys).aggregate([("row", "min")])["row_min"].to_numpy()
-        mask = np.zeros(rows, bool)
+        mask = np.zeros(len(mask), bool)
         mask[first] = True
-        held[name] = held[name].keep(mask)
-        rows = held[name].rows
-    return rows <= wanted <= rows + len(state.bad.get(name, ()))
+        rows = len(first)
+    return mask if rows <= wanted <= rows + len(state.bad.get(captured.relation.name, ())) else None
 
 
-def _again(captured: CapturedRelation, rows: pa.Table, place: int, wanted: bool) -> FrescoError:
-    name = captured.relation.name
-    where = (
-        f"topic {captured.topic}, partition {rows['partition'][place].as_py()}, "
-        f"offset {rows['offset'][place].as_py()}"
+def _unwanted(captured: CapturedRelation, rows: pa.Table) -> FrescoError:
+    return FrescoError(
+        "SOURCE_SNAPSHOT_REPEATED",
+        f"a snapshot row of {captured.relation.name}, whose source is configured to have no snapshot",
+        where=f"topic {captured.topic}, partition {rows['partition'][0].as_py()}, "
+        f"offset {rows['offset'][0].as_py()}",
+        todo="set snapshot: true for the source, or snapshot.mode=no_data in its connector",
     )
-    if not wanted:
-        what = f"a snapshot row of {name}, whose source is configured to have no snapshot"
-        todo = "set snapshot: true for the source, or snapshot.mode=no_data in its connector"
-    else:
-        what = f"a second snapshot of {name} after the first one was closed"
-        todo = (
-            "start a new pipeline from this snapshot, or go back to the offsets before it and "
-            "take the snapshot signal (or the lost slot's re-snapshot) out of the connector"
-        )
-    return FrescoError("SOURCE_SNAPSHOT_REPEATED", what, where=where, todo=todo)

@@ -19,6 +19,7 @@ from streaming.algebra.tree import MULTIPLICITY, NUMBER, Schema
 from streaming.algebra.types import delta_schema
 from streaming.errors import FrescoError
 from streaming.messages import Control
+from streaming.sources.schema import CapturedRelation
 from streaming.warehouse.decisions import standing
 from streaming.warehouse.net import net_changes
 from streaming.warehouse.updates import UpdatesReader
@@ -56,6 +57,24 @@ def relations_at(
         rows = reader.updates(name, schema, emptied.get(name, 0) - 1, number)
         found[name] = folded(rows, schema, number)
     return found
+
+
+def contents_of(warehouse: str, captured: CapturedRelation, number: int) -> pa.Table:
+    """A relation's rows in the state after `number`, for a snapshot of it that is taken again.
+
+    Raises:
+        FrescoError: SOURCE_SNAPSHOT_REPEATED, `_updates` no longer has everything.
+    """
+    relation, reader = captured.relation, UpdatesReader(warehouse)
+    if reader.kept_from > 0:
+        raise FrescoError(
+            "SOURCE_SNAPSHOT_REPEATED",
+            f"a second snapshot of {relation.name} cannot be compared with the recorded updates: "
+            f"those below number {reader.kept_from} have been dropped (retention)",
+            where=f"topic {captured.topic}",
+            todo="start a new pipeline from this snapshot, in an empty warehouse under another name",
+        )
+    return relations_at(reader, {relation.name: relation.schema}, number)[relation.name]
 
 
 def dropped(reader: UpdatesReader) -> FrescoError:

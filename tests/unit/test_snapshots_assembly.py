@@ -1,4 +1,4 @@
-"""Initial snapshots put together: number 0, late rows, a snapshot begun again or repeated."""
+"""Initial snapshots put together: number 0, late rows, a snapshot begun again, the first of several."""
 
 from __future__ import annotations
 
@@ -37,18 +37,38 @@ def test_a_snapshot_begun_again_before_it_was_closed_counts_once() -> None:
     }
 
 
-def test_oddity_5_a_second_snapshot_is_refused_with_its_place_and_changes_nothing() -> None:
+def test_a_row_of_the_closed_snapshot_that_comes_again_is_a_repeat() -> None:
     log, topics, intake = SourceLog("north"), Topics(), make(snapshot=True)
     intake.step(topics.batch(snapshot_of(log, {"account": 1, "entry": 0})), 0)
     before = intake.snapshot()
     again = log.row("account", "r", None, row(0))
-    assert intake.step(topics.batch([again]), 0).last == 0, "the same snapshot's row, repeated"
-    log.lsn += 100
+    assert intake.step(topics.batch([again]), 0).last == 0
+    assert intake.snapshot() == before
+
+
+def test_snapshot_rows_of_a_source_without_one_are_refused_with_their_place() -> None:
+    log, topics, intake = SourceLog("north"), Topics(), make(snapshot=False)
+    intake.step(topics.batch([]), 0)
+    before = intake.snapshot()
     with pytest.raises(FrescoError) as refused:
         intake.step(topics.batch([log.row("account", "r", None, row(0))]), 0)
     assert refused.value.code == "SOURCE_SNAPSHOT_REPEATED"
-    assert refused.value.where == "topic north.public.account, partition 0, offset 2"
+    assert refused.value.where == "topic north.public.account, partition 0, offset 0"
     assert intake.snapshot() == before
+
+
+def test_the_first_whole_snapshot_is_the_initial_one_when_topics_hold_later_ones() -> None:
+    log, topics, intake = SourceLog("north"), Topics(), make(snapshot=True)
+    first = snapshot_of(log, {"account": 1, "entry": 0})
+    between = log.commit([insert("account", 5)])
+    log.lsn += 100
+    later = [log.row("account", "r", None, row(i)) for i in (0, 5)]
+    notes = log.scanned({"account": 2, "entry": 0})
+    result = intake.step(topics.batch([*first, *between, *later, *notes]), 0)
+    assert net(result) == {
+        (0, "north.account"): {(0, "a"): 1},
+        (1, "north.account"): {(5, "a"): 1},
+    }
 
 
 def test_an_undecodable_snapshot_row_taints_number_0() -> None:

@@ -20,6 +20,7 @@ from streaming.catalog import (
     load_catalog,
     save_catalog,
     spec_of,
+    tokens_of,
 )
 from streaming.config import Config
 from streaming.errors import FrescoError
@@ -74,11 +75,17 @@ class Members:
         choices: dict[str, Choice] = {}
         for view in views:
             choices[view.name] = choose(self._config, view, self._relations, choices)
+        broken = self._planned.broken
         return replace(
             self._planned,
             views=tuple(views),
             groups=dict(catalog.groups),
             choices={**self._planned.choices, **choices},
+            broken={
+                view.name: broken[view.name]
+                for view in views
+                if view.name in broken and self._planned_as(view) is not None
+            },
         )
 
     def catalog(self) -> Catalog:
@@ -89,10 +96,17 @@ class Members:
         content = (self.warehouse / CATALOG).read_bytes()
         if self._read is None or self._read[0] != content:
             stored = without_isolated(load_catalog(self.warehouse))
-            now = {view.name: view for view in self._planned.views}
-            views = tuple(now.get(one.name, one) for one in stored.views)
+            views = tuple(self._planned_as(one) or one for one in stored.views)
             self._read = content, replace(stored, views=views)
         return self._read[1]
+
+    def _planned_as(self, view: ViewSpec) -> ViewSpec | None:
+        """The same view as the start has planned it, over the relations as they are now.
+
+        None of another: one that was dropped since may have come back under its name.
+        """
+        found = (one for one in self._planned.views if one.name == view.name)
+        return next((one for one in found if _meant(one) == _meant(view)), None)
 
     def spec(self, view: str) -> ViewSpec:
         """A view of the catalog, or of a request: the integrator knows of it until it has left."""
@@ -205,6 +219,11 @@ class Members:
         known = {**self._relations, **{view.name: view.relation for view in catalog.views}}
         assert request.entry is not None
         return spec_of(request.entry, known, f"request {request.number}")
+
+
+def _meant(view: ViewSpec) -> tuple[object, ...]:
+    """What a view's file says."""
+    return tokens_of(view.sql), view.level, view.every, view.mode, view.refresh
 
 
 def settle_catalog(warehouse: Path, planned: Pipeline) -> None:

@@ -1,0 +1,51 @@
+"""A view that comes back under its name with other SQL is the new one to everybody (DESIGN 5)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from test_view_changes import proved, rows
+
+from streaming.catalog import load_catalog, replace_catalog
+from streaming.errors import FrescoError
+from streaming.runtime.members import Members, settle_catalog
+from streaming.runtime.viewrequests import ask_to_add, ask_to_drop
+from tests.changingviews import Driver, Shop
+
+
+def test_a_later_change_of_views_still_knows_what_the_new_one_reads(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.put(1, 1, 4)
+    shop.other(1, "one")
+    driver = Driver(shop)
+    driver.round()
+    ask_to_drop(shop.warehouse, "totals", shop.views)
+    driver.settle()
+    ask_to_add(shop.config, shop.write("totals", "SELECT id, words FROM north.other"))
+    driver.settle()
+    ask_to_add(shop.config, shop.write("large", "SELECT id FROM north.entry WHERE amount > 10"))
+    driver.settle()
+    shop.other(2, "two")
+    shop.put(2, 1, 40)
+    driver.round()
+    driver.round()
+    assert rows(shop, "totals") == [(1, "one"), (2, "two")]
+    assert rows(shop, "large") == [(2,)]
+    driver.close()
+    proved(shop)
+
+
+def test_a_view_that_no_longer_fitted_comes_back_with_sql_that_does(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    error = FrescoError("VIEW_COLUMN_CHANGED", "the view no longer fits its relations")
+    planned = replace(shop.planned(), broken={"totals": error})
+    settle_catalog(shop.warehouse, planned)
+    members = Members(shop.config, planned)
+    assert members.plan().broken == {"totals": error}
+    drop = ask_to_drop(shop.warehouse, "totals", shop.views)
+    replace_catalog(shop.warehouse, load_catalog(shop.warehouse).without_view("totals"))
+    members.requests.say(drop.number, "done", cut=1)
+    ask_to_add(shop.config, shop.write("totals", "SELECT id, words FROM north.other"))
+    assert members.plan().broken == {}
+    assert members.plan().view("totals").relations == ("north.other",)

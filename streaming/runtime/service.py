@@ -183,6 +183,14 @@ class Service:
         if isinstance(view, AskingStage | JoiningStage | BrokenStage):
             self._give_pulse(view)
 
+    def _begin(self, view: ManagerStage) -> None:
+        """Run a stage more, which is none where it cannot begin."""
+        try:
+            self._run_view(view)
+        except BaseException:
+            self._stages.leave(view.name)
+            raise
+
     def _give_pulse(self, stage: Stage) -> None:
         failed = partial(self._note_failure, stage.name)
         self._running[stage.name].pulse = Pulse(partial(self._stepper, stage.name), failed)
@@ -270,7 +278,7 @@ class Service:
                 not self.roles or f"view:{member.view}" in self.roles
             ):
                 with members.refusing(member):
-                    self._run_view(self._stages.join(member))
+                    self._begin(self._stages.join(member))
         if not self.roles:
             members.tidy(wanted)
         members.followed()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from queue import Queue
@@ -91,6 +92,34 @@ def test_a_stage_that_fails_again_and_again_stops_the_service(tmp_path: Path) ->
     service._revive(Waiting.name, running)
     assert service._error is not None and service._error.code == "STAGE_FAILED"
     assert "still no luck" in service._error.what
+
+
+def test_a_stage_that_cannot_begin_is_left_as_if_it_had_not_been(tmp_path: Path) -> None:
+    service, _ = serving(tmp_path, Waiting())
+    service._running.clear()
+    views: list[Waiting] = []
+
+    def join(member: object) -> Waiting:
+        views.append(Waiting())
+        return views[-1]
+
+    members = SimpleNamespace(
+        moved=lambda: True,
+        wanted=lambda: {Waiting.name: SimpleNamespace(view="v")},
+        refusing=lambda member: suppress(FrescoError),
+        tidy=lambda wanted: [],
+        followed=lambda: None,
+    )
+    service._stages = SimpleNamespace(  # type: ignore[assignment]
+        members=members, recover=lambda: None, join=join, leave=lambda name: views.clear()
+    )
+
+    def run(view: object) -> None:
+        raise FrescoError("KAFKA_EXPIRED", "the topic was cut")
+
+    service._run_view = run  # type: ignore[method-assign]
+    service._follow_requests()
+    assert views == []
 
 
 def test_a_pulse_ends_with_the_stage_of_a_view_that_is_gone(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def run(
     ] = True,
     role: Annotated[
         list[str] | None,
-        typer.Option(help="a stage to run here: integrator, view:NAME, merge:GROUP; all without"),
+        typer.Option(help="to run here: integrator, view:NAME, merge:GROUP, isolated:GROUP; all without"),
     ] = None,
     metrics_port: Annotated[
         int | None, typer.Option(help="in place of metrics.port; 0 takes a free one")

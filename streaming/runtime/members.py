@@ -8,7 +8,7 @@ there now: it takes up each change where it was, as if nothing had happened.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -195,12 +195,18 @@ class Members:
         choice = self.plan().choices.get(view)
         return choice.sources if choice is not None else ()
 
-    def tidy(self, wanted: Mapping[str, Member]) -> list[str]:
-        """Remove state and staged rows of stages that are no more; returns their names."""
+    def tidy(self, wanted: Mapping[str, Member], roles: Collection[str] = ()) -> list[str]:
+        """Remove state and staged rows of stages that are no more; returns their names.
+
+        Args:
+            roles: of this driver, whose stages are meant; () for all.
+        """
         pending = {one.view for one in self.requests.open()}
         removed = []
         for folder in sorted((self.warehouse / "_state").glob("view-*")):
             name = folder.name.replace("view-", "view:", 1)
+            if roles and role_of(name) not in roles:
+                continue
             if name in wanted or role_of(name).removeprefix("view:") in pending:
                 continue
             for place in (folder, self.warehouse / "_staging" / folder.name):

@@ -279,8 +279,7 @@ class Service:
             ):
                 with members.refusing(member):
                     self._begin(self._stages.join(member))
-        if not self.roles:
-            members.tidy(wanted)
+        members.tidy(wanted, self.roles)
         members.followed()
 
     def _revive(self, name: str, running: Running) -> None:

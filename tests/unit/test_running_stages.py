@@ -107,7 +107,7 @@ def test_a_stage_that_cannot_begin_is_left_as_if_it_had_not_been(tmp_path: Path)
         moved=lambda: True,
         wanted=lambda: {Waiting.name: SimpleNamespace(view="v")},
         refusing=lambda member: suppress(FrescoError),
-        tidy=lambda wanted: [],
+        tidy=lambda *_: [],
         followed=lambda: None,
     )
     service._stages = SimpleNamespace(  # type: ignore[assignment]
@@ -129,7 +129,7 @@ def test_a_pulse_ends_with_the_stage_of_a_view_that_is_gone(tmp_path: Path) -> N
     running.pulse = Pulse(partial(service._stepper, stage.name), print, seconds=QUICK)
     assert stage.steps.get(timeout=10) == 0
     members = SimpleNamespace(
-        moved=lambda: True, wanted=dict, tidy=lambda wanted: [], followed=lambda: None
+        moved=lambda: True, wanted=dict, tidy=lambda *_: [], followed=lambda: None
     )
     service._stages = SimpleNamespace(  # type: ignore[assignment]
         members=members, recover=lambda: None, leave=lambda name: None

@@ -49,3 +49,17 @@ def test_a_view_that_no_longer_fitted_comes_back_with_sql_that_does(tmp_path: Pa
     ask_to_add(shop.config, shop.write("totals", "SELECT id, words FROM north.other"))
     assert members.plan().broken == {}
     assert members.plan().view("totals").relations == ("north.other",)
+
+
+def test_a_driver_of_some_roles_tidies_up_after_its_own_stages_only(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    settle_catalog(shop.warehouse, shop.planned())
+    members = Members(shop.config, shop.planned())
+    stages = ("view:totals", "view:totals@3", "view:entries@5")
+    for stage in stages:
+        for place in ("_state", "_staging"):
+            (shop.warehouse / place / stage.replace(":", "-")).mkdir(parents=True)
+    assert members.tidy(members.wanted(), ("view:totals", "merge:shop")) == ["view:totals@3"]
+    assert members.tidy(members.wanted()) == ["view:entries@5"]
+    left = sorted(one.name for one in (shop.warehouse / "_staging").iterdir())
+    assert left == ["view-totals"]

@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tests leave little garbage in cycles; looking for it as often as usual takes a tenth."""
-    gc.set_threshold(20_000, 20, 50)
+    gc.set_threshold(100_000, 20, 20)
     if config.getoption("--pure"):
         sys.meta_path.insert(0, Refuse())
 

@@ -57,8 +57,8 @@ class Bank:
 
     def rests(self, pipeline: Pipeline, service: Process) -> None:
         """Return when the views reflect everything the databases hold now."""
-        marker = Marker.put(self.dsns)
-        until(lambda: marker.reflected(pipeline.warehouse), "the views to rest", alive=service)
+        reached = pipeline.reflects(Marker.put(self.dsns))
+        until(reached, "the views to rest", alive=service)
 
 
 @pytest.fixture(scope="session")

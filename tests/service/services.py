@@ -23,6 +23,7 @@ import yaml
 
 from streaming.config import Config, load_config
 from streaming.demo import DRIVER_JAVA
+from streaming.embedded.marker import Marker
 from streaming.embedded.process import guarded
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
@@ -34,7 +35,7 @@ BANK_CONFIG = ROOT / "conf" / "bank.yaml"
 POLL_SECONDS = 0.01
 POLL = "250ms"
 """How often a query of a service under test looks for input: its own 50 ms cost a seventh more."""
-REST_PER_COST = 3
+REST_PER_COST = 6
 """A condition that is dear to ask rests so many times as long as it took."""
 
 
@@ -144,6 +145,10 @@ class Pipeline:
     warehouse: Path
     group: str
     environment: Mapping[str, str] = field(repr=False)
+    _seen: dict[tuple[str, ...], list[Epoch]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """The epochs at the last news: tests ask again and again, and a table is dear to open."""
 
     def command(self, *words: str) -> list[str]:
         """A `fresco` command over this configuration."""
@@ -159,12 +164,22 @@ class Pipeline:
         with mock.patch.dict(os.environ, self.environment):
             return load_config(self.config)
 
+    def news(self) -> tuple[str, ...]:
+        """Changes with every commit to a table of the warehouse; costs next to nothing to ask."""
+        logs = sorted(self.warehouse.glob("*/_delta_log"))
+        return tuple(f"{log.parent.name}/{max(os.listdir(log), default='')}" for log in logs)
+
     def epochs(self) -> list[Epoch]:
         """What has been published; empty before the first epoch."""
-        try:
-            return Warehouse(self.warehouse).epochs(self.group)
-        except FrescoError:
-            return []
+        news = self.news()
+        if news not in self._seen:
+            try:
+                found = Warehouse(self.warehouse).epochs(self.group)
+            except FrescoError:
+                found = []
+            self._seen.clear()
+            self._seen[news] = found
+        return list(self._seen[news])
 
     def newest(self) -> Epoch | None:
         """The newest epoch."""
@@ -175,6 +190,19 @@ class Pipeline:
         """A view's rows at the newest epoch, sorted."""
         table = Warehouse(self.warehouse).read(view)
         return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+    def reflects(self, marker: Marker) -> Callable[[], bool]:
+        """A condition: the views are past the marker. It looks again only when there is news."""
+        seen = set[tuple[str, ...]]()
+
+        def reached() -> bool:
+            news = self.news()
+            if news in seen:
+                return False
+            seen.add(news)
+            return marker.reflected(self.warehouse)
+
+        return reached
 
     @contextmanager
     def running(self, name: str = "service") -> Iterator[Process]:

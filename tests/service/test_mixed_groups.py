@@ -89,7 +89,7 @@ def rests(pipeline: Pipeline, bank: Bank, service: Process) -> None:
     for _ in range(EVERY):
         further = Marker.put({"south": bank.dsns["south"]})
         number_of(pipeline, further, "south", service)
-    until(lambda: marker.reflected(pipeline.warehouse), "the views to rest", alive=service)
+    until(pipeline.reflects(marker), "the views to rest", alive=service)
 
 
 def number_of(pipeline: Pipeline, marker: Marker, source: str, service: Process) -> int:

@@ -137,7 +137,7 @@ class Shop:
         self.at_till(f"INSERT INTO fresco_global VALUES ('{ids['till']}', 1)")
         self.at_store(f"INSERT INTO fresco_global VALUES ('{ids['store']}', 1)")
         marker = Marker(ids)
-        until(lambda: marker.reflected(pipeline.warehouse), "the views to rest", alive=service)
+        until(pipeline.reflects(marker), "the views to rest", alive=service)
 
 
 def parts(number: int, account: int, amount: float, tag: str) -> tuple[list[str], list[str]]:

@@ -31,6 +31,11 @@ AWAY = "SOURCE_"
 """What the codes of a source that could not be asked begin with; only asking it again tells."""
 AWAY_WAITS = (2.0, 5.0, 10.0, 20.0, 40.0, 60.0)
 """`WAITS` of such a view: a try costs a connection, a stage for a moment, and two files for good."""
+STEADY = 600.0
+"""Seconds after which a view that came back counts as one that stays."""
+FALLS = (60.0, 300.0, 900.0)
+"""Seconds before the first try of a view that did not stay; the last for all further times. Each time its
+group has waited for it as long as its source's patience lasts."""
 FOR_A_PERSON = ("VIEW_COLUMN_CHANGED",)
 
 
@@ -53,6 +58,9 @@ class Recovery:
         self._tried: dict[str, int] = {}
         self._next: dict[str, float] = {}
         self._seen: dict[str, object] = {}
+        self._back: dict[str, float] = {}
+        """View -> when it came back."""
+        self._falls: dict[str, int] = {}
         self._began = False
 
     def look(self, suspended: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -65,6 +73,9 @@ class Recovery:
             del self._tried[view]
             self._next.pop(view, None)
             self._seen.pop(view, None)
+            self._back[view] = self._clock()
+        for view in suspended.keys() & self._back.keys():
+            self._fell(view)
         asked = []
         for view, error in suspended.items():
             if error.get("code") in FOR_A_PERSON or self._clock() < self._next.get(view, 0.0):
@@ -81,6 +92,14 @@ class Recovery:
                 asked.append(view)
         self._began = True
         return asked
+
+    def _fell(self, view: str) -> None:
+        """It is suspended again: where it did not stay for long, the next try is not soon."""
+        now = self._clock()
+        stayed = now - self._back.pop(view) >= STEADY
+        falls = self._falls[view] = 0 if stayed else self._falls.get(view, 0) + 1
+        if falls:
+            self._next[view] = now + FALLS[min(falls, len(FALLS)) - 1]
 
     def _evidence(self, view: str, error: Mapping[str, str]) -> object:
         """What has to be another than at the last try."""

@@ -53,7 +53,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rate", type=float, default=200.0)
+    parser.add_argument("--writers", type=int, default=4, help="of the service's source")
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--modes", nargs="*", default=list(SERVED), help="of the service")
     parser.add_argument("--sizes", type=int, nargs="*", default=[10**5, 10**6, 10**7])
     parser.add_argument("--parts", nargs="*", default=["service", "machines", "sizes"])
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -63,7 +65,7 @@ def main() -> None:
     figures: dict[str, Any] = {"machine": machine(), "settings": settings(options)}
     if "service" in options.parts:
         figures["service"] = asking_service.measure(
-            SERVED, options.rows, options.rate, options.seconds
+            options.modes, options.rows, options.rate, options.seconds, options.writers
         )
     if "machines" in options.parts:
         with server() as (dsn, folder):
@@ -123,6 +125,7 @@ def settings(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "rows": options.rows,
         "rate": options.rate,
+        "writers": options.writers,
         "seconds": options.seconds,
         "quick": options.quick,
         "step_s": asking_machines.STEP_SECONDS,
@@ -141,16 +144,18 @@ def table(figures: dict[str, Any]) -> str:
         f"{here['cores']} cores ({here['cpu']}), Python {here['python']}, pyspark {here['pyspark']},"
         f" DuckDB {here['duckdb']}, PostgreSQL on the same machine; load before"
         f" {here['load_before']:.1f}. A keyed join of three relations with {how['rows']:,} base rows,"
-        f" {how['rate']:g} updates/s, {how['seconds']:g} s for each line.",
+        f" {how['rate']:g} transactions/s of one update each ({how['writers']} connections for the"
+        f" service), {how['seconds']:g} s for each line.",
     ]
     if "service" in figures:
         lines += ["", "## The service: from the source's commit to the warehouse's", ""]
         lines += rows_of(
             figures["service"],
             {
-                "mode": "mode", "numbers": "numbers", "p50 s": "p50_s", "p99 s": "p99_s",
-                "queries/update": "queries_per_update", "held": "held", "again": "again",
-                "compensations": "compensations", "level": "level",
+                "mode": "mode", "committed/s": "reached_rate", "numbers": "numbers",
+                "p50 s": "p50_s", "p99 s": "p99_s", "queries/update": "queries_per_update",
+                "held": "held", "again": "again", "compensations": "compensations",
+                "level": "level",
             },
         )  # fmt: skip
     if "machines" in figures:

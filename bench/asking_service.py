@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,10 @@ SAMPLE = 5
 """Numbers that `verify` recomputes: each is a join of all base rows."""
 
 
-def measure(modes: Sequence[str], rows: int, rate: float, seconds: float) -> list[dict[str, Any]]:
-    """The figures of each mode."""
+def measure(
+    modes: Sequence[str], rows: int, rate: float, seconds: float, writers: int
+) -> list[dict[str, Any]]:
+    """The figures of each mode, while so many writers make so many transactions a second together."""
     with tempfile.TemporaryDirectory(prefix="fresco-asking-") as folder:
         stack = Stack(Path(folder) / "stack", databases=(SHOP,))
         with stack:
@@ -48,8 +51,8 @@ def measure(modes: Sequence[str], rows: int, rate: float, seconds: float) -> lis
             found = []
             for mode in modes:
                 config = configured(Path(folder), stack, mode)
-                figures = served(config, jars, stack.dsn(SHOP), sizes, rate, seconds)
-                found.append({"mode": mode, **figures})
+                with_people = People(stack.dsn(SHOP), sizes, rate, seconds, writers)
+                found.append({"mode": mode, **served(config, jars, with_people)})
                 print(found[-1], flush=True)
             return found
 
@@ -78,9 +81,18 @@ def configured(folder: Path, stack: Stack, mode: str) -> Config:
     return parse_config(raw, folder=folder)
 
 
-def served(
-    config: Config, jars: list[str], dsn: str, sizes: orders.Sizes, rate: float, seconds: float
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class People:
+    """Who writes to the source: how many, how fast, for how long."""
+
+    dsn: str
+    sizes: orders.Sizes
+    rate: float
+    seconds: float
+    writers: int
+
+
+def served(config: Config, jars: list[str], people: People) -> dict[str, Any]:
     """One pipeline from its first epoch to its rest."""
     service = Service(config, jars=jars)
     began = time.perf_counter()
@@ -90,8 +102,8 @@ def served(
         rest(config, service)
         initial, first = time.perf_counter() - began, newest(config) or 0
         before = asked(service)
-        with orders.at_work(dsn, sizes, rate):
-            time.sleep(seconds)
+        with orders.at_work(people.dsn, people.sizes, people.rate, people.writers) as work:
+            time.sleep(people.seconds)
         rest(config, service)
         counts = {what: n - before.get(what, 0) for what, n in asked(service).items()}
     finally:
@@ -100,6 +112,7 @@ def served(
     verdict = verify_pipeline(config.warehouse, SAMPLE)
     return {
         "numbers": len(waits),
+        "reached_rate": work.rate,
         "p50_s": float(np.percentile(waits, 50)),
         "p99_s": float(np.percentile(waits, 99)),
         "queries_per_update": counts.get("queries", 0) / max(counts.get("updates", 0), 1),

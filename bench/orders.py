@@ -67,17 +67,44 @@ def fill(dsn: str, rows: int) -> Sizes:
     return sizes
 
 
+@dataclass
+class Work:
+    """What those who write have done, known once they have ended."""
+
+    transactions: int = 0
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Transactions that were committed in a second."""
+        return self.transactions / self.seconds if self.seconds else 0.0
+
+
 @contextmanager
-def at_work(dsn: str, sizes: Sizes, rate: float, writers: int = 2) -> Iterator[None]:
-    """So many transactions a second from other processes, each one update, until the block ends."""
+def at_work(dsn: str, sizes: Sizes, rate: float, writers: int = 2) -> Iterator[Work]:
+    """So many transactions a second from other processes, each one update, until the block ends.
+
+    Args:
+        rate: asked of all writers together; one that falls behind catches up as fast as it can.
+        writers: processes, each with a connection of its own.
+    """
     context = multiprocessing.get_context("spawn")
-    stop, ready = context.Event(), context.Semaphore(0)
+    stop, ready, work = context.Event(), context.Semaphore(0), Work()
+    done = [context.Value("q", 0, lock=False) for _ in range(writers)]
     with psycopg.connect(dsn) as connection:
         (free,) = connection.execute("SELECT max(id) + 1 FROM orders").fetchone() or (0,)
     people = [
         context.Process(
             target=_write,
-            args=(dsn, sizes, rate / writers, range(free + k, 1 << 62, writers), stop, ready),
+            args=(
+                dsn,
+                sizes,
+                rate / writers,
+                range(free + k, 1 << 62, writers),
+                stop,
+                ready,
+                done[k],
+            ),
             daemon=True,
         )
         for k in range(writers)
@@ -87,15 +114,20 @@ def at_work(dsn: str, sizes: Sizes, rate: float, writers: int = 2) -> Iterator[N
     for _ in people:
         if not ready.acquire(timeout=START_SECONDS):
             raise TimeoutError("those who write have not begun")
+    began, before = time.perf_counter(), sum(one.value for one in done)
     try:
-        yield
+        yield work
     finally:
+        work.transactions = sum(one.value for one in done) - before
+        work.seconds = time.perf_counter() - began
         stop.set()
         for one in people:
             one.join()
 
 
-def _write(dsn: str, sizes: Sizes, rate: float, free: range, stop: Any, ready: Any) -> None:
+def _write(
+    dsn: str, sizes: Sizes, rate: float, free: range, stop: Any, ready: Any, done: Any
+) -> None:
     """One writer; `free` are the numbers of its new orders, and no two writers draw alike."""
     rng, numbers = random.Random(free.start), iter(free)
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -109,8 +141,9 @@ def _write(dsn: str, sizes: Sizes, rate: float, free: range, stop: Any, ready: A
                     order=rng.randrange(sizes.orders),
                     customer=rng.randrange(sizes.customers),
                     product=rng.randrange(sizes.products),
-                    new=next(numbers) if '{new}' in statement else 0,
+                    new=next(numbers) if "{new}" in statement else 0,
                 ).encode()
             )
+            done.value += 1
             due += 1 / rate
             stop.wait(max(0.0, due - time.perf_counter()))

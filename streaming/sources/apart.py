@@ -3,6 +3,10 @@
 With `globals: apart` the integrator holds nothing back: each local transaction has its number as soon as
 it is complete, and updates say which numbers are parts. G-Strobe waits for the other parts itself (its
 condition 3). A part that a snapshot holds has no number, so the others are announced without it.
+
+A part that does not come would keep the view as it is for ever. After the timeout the transaction is
+released as local, as with parts that share a number: each missing part is announced at a number that
+stands for nothing, so that the count is reached, and what comes of it later is a local transaction.
 """
 
 from __future__ import annotations
@@ -25,22 +29,59 @@ class Apart:
     Attributes:
         waiting: their tags.
         seen: global transaction -> how many of its parts snapshots hold.
+        open: global transaction of which not all parts have come -> how many are missing, how many
+            there are to announce, and when the first came, milliseconds since 1970.
+        released: global transaction -> how many parts it was released without.
     """
 
     waiting: tuple[Part, ...] = ()
     seen: Mapping[str, int] = field(default_factory=dict)
+    open: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    released: Mapping[str, int] = field(default_factory=dict)
 
-    def told(self, parts: Sequence[Part], closed: Sequence[Closed]) -> Apart:
+    def told(self, parts: Sequence[Part], closed: Sequence[Closed], now_ms: int) -> Apart:
         """With the tags of transactions that have become complete, and of closed snapshots."""
-        seen = dict(self.seen)
+        seen, open_, released = dict(self.seen), dict(self.open), dict(self.released)
         for snapshot in closed:
             for id_, _, count in snapshot.seen:
                 seen[id_] = seen.get(id_, 0) + count
-        return Apart((*self.waiting, *parts), seen)
+        waiting = list(self.waiting)
+        for part in parts:
+            if part.id in released:
+                released[part.id] -= 1
+                if not released[part.id]:
+                    del released[part.id]
+                continue
+            waiting.append(part)
+            every = part.parts - seen.get(part.id, 0)
+            missing, every, since = open_.pop(part.id, (every, every, now_ms))
+            if missing > 1:
+                open_[part.id] = (missing - 1, every, since)
+        return Apart(tuple(waiting), seen, open_, released)
+
+    def late(
+        self, now_ms: int, timeout_ms: int, first: int
+    ) -> tuple[Apart, tuple[GlobalPart, ...]]:
+        """Without what has waited too long, and the parts that are announced in its place.
+
+        Args:
+            first: the number of the first of them; the others follow.
+        """
+        late = {id_: one for id_, one in self.open.items() if now_ms - one[2] >= timeout_ms}
+        if not late:
+            return self, ()
+        ids = [(id_, every) for id_, (missing, every, _) in late.items() for _ in range(missing)]
+        parts = tuple(
+            GlobalPart(number=number, id=id_, parts=every)
+            for number, (id_, every) in enumerate(ids, first)
+        )
+        open_ = {id_: one for id_, one in self.open.items() if id_ not in late}
+        released = {**self.released, **{id_: one[0] for id_, one in late.items()}}
+        return Apart(self.waiting, self.seen, open_, released), parts
 
     def numbered(self, assignments: Sequence[Assignment]) -> tuple[Apart, tuple[GlobalPart, ...]]:
         """Without the tags whose transactions have got numbers, and these as parts, by number."""
-        ordinals: dict[str, list[int]] = {}
+        ordinals: dict[str, list[int]] = {one.source: [] for one in assignments}
         for part in self.waiting:
             ordinals.setdefault(part.source, []).append(part.ordinal)
         given = numbers_of(assignments, {s: np.array(o, np.int64) for s, o in ordinals.items()})
@@ -56,14 +97,22 @@ class Apart:
                 waiting.append(part)
             elif (left := part.parts - self.seen.get(part.id, 0)) > 1 and number not in parts:
                 parts[number] = GlobalPart(number=number, id=part.id, parts=left)
-        return Apart(tuple(waiting), self.seen), tuple(parts[n] for n in sorted(parts))
+        left_ = Apart(tuple(waiting), self.seen, self.open, self.released)
+        return left_, tuple(parts[n] for n in sorted(parts))
 
     def note(self) -> dict[str, Any]:
         """As JSON values."""
         waiting = [[p.source, p.ordinal, p.id, p.parts] for p in self.waiting]
-        return {"waiting": waiting, "seen": dict(self.seen)}
+        return {
+            "waiting": waiting,
+            "seen": dict(self.seen),
+            "open": {id_: list(one) for id_, one in self.open.items()},
+            "released": dict(self.released),
+        }
 
     @classmethod
     def back(cls, note: Mapping[str, Any]) -> Apart:
         """What `note` described."""
-        return cls(tuple(Part(*one) for one in note["waiting"]), dict(note["seen"]))
+        waiting = tuple(Part(*one) for one in note["waiting"])
+        open_ = {id_: tuple(one) for id_, one in note.get("open", {}).items()}
+        return cls(waiting, dict(note["seen"]), open_, dict(note.get("released", {})))

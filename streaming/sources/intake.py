@@ -8,7 +8,6 @@ between steps.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,7 +37,7 @@ from streaming.sources.records import Decoded
 from streaming.sources.regrown import columns_of, refitted
 from streaming.sources.relating import related
 from streaming.sources.replacing import cannot_tell
-from streaming.sources.result import IntakeResult
+from streaming.sources.result import Clock, IntakeResult
 from streaming.sources.retaken import Contents, Retaken
 from streaming.sources.schema import GLOBAL_TABLE, CapturedRelation, CapturedSource
 from streaming.sources.snapshots import Snapshots, SnapshotWork
@@ -127,7 +126,7 @@ class Intake:
             raise
 
     def _step(self, batch: pa.Table, now_ms: int, idle: int) -> IntakeResult:
-        clock = _Clock()
+        clock = Clock()
         replaced, notices = self._replaced()
         decoded, told = self._told.look(self._decoder.decode(batch))
         clock.lap("decode")
@@ -138,8 +137,9 @@ class Intake:
         works = self._assembler.add(streamed)
         clock.lap("assemble")
         first = self._machine.next_number
-        if replaced:
-            self._machine.pass_over(Numbered(first, first - 1), 1)
+        missing = self._released(first + bool(replaced), now_ms)
+        if replaced or missing:
+            self._machine.pass_over(Numbered(first, first - 1), bool(replaced) + len(missing))
         numbered = self._number(works, snapshot_work, now_ms)._replace(first=first)
         if idle and numbered.first > numbered.last and numbered.first > 0:
             numbered = self._machine.pass_over(numbered, idle)
@@ -172,7 +172,12 @@ class Intake:
         clock.lap("relevance")
         self._told = told
         decoded = dataclasses.replace(decoded, notices=(*notices, *decoded.notices))
-        return self._result(decoded, numbered, taken.transactions, batches, rel, tainted, clock)
+        numbered = numbered._replace(
+            released=tuple(sorted({*numbered.released, *(part.id for part in missing)}))
+        )
+        return self._result(
+            decoded, missing, numbered, taken.transactions, batches, rel, tainted, clock
+        )
 
     def _replaced(self) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
         """What a snapshot taken again changes under the next number, before this batch's."""
@@ -184,6 +189,13 @@ class Intake:
         )
         self._retaken = self._retaken.done(due)
         return found
+
+    def _released(self, first: int, now_ms: int) -> tuple[GlobalPart, ...]:
+        """The parts of global transactions numbered apart that have not come in time."""
+        if self._apart is None or self._machine.next_number == 0:
+            return ()
+        self._apart, missing = self._apart.late(now_ms, self._machine.timeout_ms, first)
+        return missing
 
     def _query(self, sql: str, rows: pa.Table) -> pa.Table:
         self._duck.register("rows", rows)
@@ -211,26 +223,28 @@ class Intake:
 
         if self._apart is None:
             return self._machine.handle(Completed(now_ms, blocks, tuple(parts), closed, keys))
-        self._apart = self._apart.told(parts, closed)
+        self._apart = self._apart.told(parts, closed, now_ms)
         untagged = tuple(Closed(one.source, ()) for one in closed)
         return self._machine.handle(Completed(now_ms, blocks, (), untagged, keys))
 
     def _result(
         self,
         decoded: Decoded,
+        missing: tuple[GlobalPart, ...],
         numbered: Numbered,
         transactions: pa.Table,
         batches: Mapping[str, Batch],
         rel: dict[str, tuple[RelRun, ...]],
         tainted: dict[int, tuple[str, ...]],
-        clock: _Clock,
+        clock: Clock,
     ) -> IntakeResult:
         newest = transactions.group_by("source").aggregate([("position", "max")])
         for source, position in zip(*(c.to_pylist() for c in newest.columns), strict=True):
             self._positions[source] = str(max(position, int(self._positions.get(source, -1))))
-        parts: tuple[GlobalPart, ...] = ()
+        parts = missing
         if self._apart is not None:
-            self._apart, parts = self._apart.numbered(numbered.assignments)
+            self._apart, given = self._apart.numbered(numbered.assignments)
+            parts = (*missing, *given)
         controls = [control for batch in batches.values() for control in batch.controls]
         return IntakeResult(
             first=numbered.first,
@@ -292,19 +306,6 @@ class Intake:
         self._positions = dict(data["positions"])
         if self._apart is not None:
             self._apart = Apart.back(data["apart"]) if data.get("apart") else Apart()
-
-
-class _Clock:
-    """Seconds per phase; for the result only, nothing is decided by it."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._at = time.perf_counter()
-
-    def lap(self, phase: str) -> None:
-        now = time.perf_counter()
-        self.seconds[phase] = now - self._at
-        self._at = now
 
 
 __all__ = ["TRANSACTIONS", "Intake", "IntakeResult"]

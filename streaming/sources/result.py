@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -61,3 +62,16 @@ class IntakeResult:
     largest_unit: int = 0
     ignored: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Clock:
+    """Seconds per phase; for the result only, nothing is decided by it."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._at = time.perf_counter()
+
+    def lap(self, phase: str) -> None:
+        now = time.perf_counter()
+        self.seconds[phase] = now - self._at
+        self._at = now

@@ -6,8 +6,8 @@ off and begun again is told apart, and a row that comes again at the closed posi
 first position whose rows are complete is the initial snapshot, also where topics hold later ones by
 then: those are handed on (`retaken`), with the notifications after the first COMPLETED.
 
-What waits is counted by its position, and looked at only where a count is exceeded; so of staged rows
-little stays in memory.
+What waits is looked at when a snapshot is complete, and not before; so of staged rows nothing stays in
+memory.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Snapshots:
         self._sources = sources
         self.state = AllSnapshots(
             {name: SnapshotState() for name in sources},
-            {name: Held(row_schema(r), ("position",), files) for name, r in self._captured.items()},
+            {name: Held(row_schema(r), (), files) for name, r in self._captured.items()},
         )
 
     @property
@@ -172,7 +172,7 @@ class Snapshots:
                 position, masks = found
                 for captured in mine:
                     name = captured.relation.name
-                    later = held[name].read(held[name].table["position"].to_numpy() > position)
+                    later = held[name].read(_positions(held[name]) > position)
                     if later.num_rows:
                         parts = [again[name]] if name in again else []
                         again[name] = pa.concat_tables([later, *parts])
@@ -263,19 +263,24 @@ def _first_filled(
     state: SnapshotState, held: Mapping[str, Held], relations: Sequence[CapturedRelation]
 ) -> tuple[int, dict[str, np.ndarray]] | None:
     """The first position that has every relation's rows, and for each which these are."""
-    places = {r.relation.name: held[r.relation.name].table["position"] for r in relations}
-    positions = {p for column in places.values() for p in pc.unique(column).to_pylist()}
+    places = {r.relation.name: _positions(held[r.relation.name]) for r in relations}
+    positions = {p for column in places.values() for p in np.unique(column).tolist()}
     for position in (-1, *sorted(positions)):
         masks: dict[str, np.ndarray] = {}
         for captured in relations:
             name = captured.relation.name
-            mask = _filled(state, held[name], places[name].to_numpy() == position, captured)
+            mask = _filled(state, held[name], places[name] == position, captured)
             if mask is None:
                 break
             masks[name] = mask
         if len(masks) == len(relations):
             return position, masks
     return None
+
+
+def _positions(held: Held) -> np.ndarray:
+    found: np.ndarray = held.read(columns=["position"])["position"].to_numpy()
+    return found
 
 
 def _filled(

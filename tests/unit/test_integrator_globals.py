@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from streaming.integrator.machine import TIMEOUT_MS
 from streaming.sources.intake import Intake, IntakeResult
 from streaming.sources.schema import CapturedRelation, CapturedSource, captured
 from tests.engines import ENGINE
@@ -172,3 +173,21 @@ def test_a_part_keeps_its_tag_until_it_has_a_number_and_a_part_in_a_snapshot_nee
     assert parts(result) == [(1, "g", 2), (2, "h", 2), (3, "g", 2)], (
         "one of g's three is in number 0"
     )
+
+
+def test_a_part_apart_that_does_not_come_in_time_is_announced_and_local_when_it_comes() -> None:
+    north, south, topics = SourceLog("north"), SourceLog("south"), Topics()
+    intake = make(apart=True)
+    first = intake.step(topics.batch(move(north, 1, "a", "b", "g", 3)), 1_000)
+    assert parts(first) == [(1, "g", 3)]
+    assert intake.step(topics.batch([]), 1_000 + TIMEOUT_MS - 1).parts == ()
+    saved = json.loads(json.dumps(intake.snapshot()))
+    intake = make(apart=True)
+    intake.restore(saved)
+    late = intake.step(topics.batch(move(north, 2, "a", "b")), 1_000 + TIMEOUT_MS)
+    assert parts(late) == [(2, "g", 3), (3, "g", 3)] and late.released == ("g",)
+    assert (late.first, late.last) == (2, 4) and numbers(late)["north"] == [4]
+    assert [(run.first, run.last) for run in late.runs["main"] if not run.views] == [(2, 3)]
+    came = intake.step(topics.batch(move(south, 1, "a", "b", "g", 3)), 1_000 + 2 * TIMEOUT_MS)
+    assert numbers(came)["south"] == [5] and came.parts == () and came.released == ()
+    assert intake.step(topics.batch([]), 1_000 + 9 * TIMEOUT_MS).released == ()

@@ -50,7 +50,7 @@ from streaming.warehouse.updates import UpdatesReader
 log = logging.getLogger("fresco")
 
 NEAR_SECONDS = 2.0
-"""The end is near when a step to where it was takes no longer."""
+"""The end is near when a step takes no longer, and a further one would come to it."""
 NUMBERS_PER_STEP = 100_000
 """Most numbers that a step catches up with."""
 
@@ -134,7 +134,8 @@ class JoiningStage(ViewStage):
             return self._give_up(error)
         if not worked and not records.num_rows:
             return None
-        self._near = time.monotonic() - began < NEAR_SECONDS
+        left = UpdatesReader(str(self._warehouse)).last - self._manager.number
+        self._near = time.monotonic() - began < NEAR_SECONDS and left <= NUMBERS_PER_STEP
         return self._result()
 
     def applied(self, manifest: Manifest) -> None:

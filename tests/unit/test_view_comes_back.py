@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from test_view_changes import proved, rows
 
 from streaming.catalog import load_catalog, replace_catalog
 from streaming.errors import FrescoError
+from streaming.runtime import joining
 from streaming.runtime.members import Members, settle_catalog
 from streaming.runtime.viewrequests import ask_to_add, ask_to_drop
 from tests.changingviews import Driver, Shop
+
+LARGE = "SELECT id FROM north.entry WHERE amount > 10"
 
 
 def test_a_later_change_of_views_still_knows_what_the_new_one_reads(tmp_path: Path) -> None:
@@ -24,7 +28,7 @@ def test_a_later_change_of_views_still_knows_what_the_new_one_reads(tmp_path: Pa
     driver.settle()
     ask_to_add(shop.config, shop.write("totals", "SELECT id, words FROM north.other"))
     driver.settle()
-    ask_to_add(shop.config, shop.write("large", "SELECT id FROM north.entry WHERE amount > 10"))
+    ask_to_add(shop.config, shop.write("large", LARGE))
     driver.settle()
     shop.other(2, "two")
     shop.put(2, 1, 40)
@@ -49,6 +53,34 @@ def test_a_view_that_no_longer_fitted_comes_back_with_sql_that_does(tmp_path: Pa
     ask_to_add(shop.config, shop.write("totals", "SELECT id, words FROM north.other"))
     assert members.plan().broken == {}
     assert members.plan().view("totals").relations == ("north.other",)
+
+
+def test_a_view_that_is_far_behind_does_not_say_that_it_is_near(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left when it says so holds up its group as it joins."""
+    shop = Shop(tmp_path)
+    shop.put(1, 1, 40)
+    driver = Driver(shop)
+    driver.round()
+    request = ask_to_add(shop.config, shop.write("large", LARGE)).number
+    driver.follow()
+    monkeypatch.setattr(joining, "NEAR_SECONDS", -1.0)  # to load takes long
+    driver.step("view:large@1")
+    for id_ in range(2, 12):
+        shop.put(id_, 1, id_ * 4)
+    driver.step("integrator")
+    monkeypatch.setattr(joining, "NEAR_SECONDS", 60.0)
+    monkeypatch.setattr(joining, "NUMBERS_PER_STEP", 3)
+    steps = 0
+    while (told := driver.members.requests.told(request, "loaded")) is None:
+        driver.step("view:large@1")
+        steps += 1
+    assert steps == 3 and told["number"] == 10, "of ten numbers a step's are left"
+    driver.settle()
+    assert rows(shop, "large") == [(id_,) for id_ in (1, *range(3, 12))]
+    driver.close()
+    proved(shop)
 
 
 def test_a_driver_of_some_roles_tidies_up_after_its_own_stages_only(tmp_path: Path) -> None:

@@ -126,6 +126,9 @@ class Dialogue:
             return
         messages, self.backlog = [*self.backlog, updates], []
         for one in messages:
+            if self.backlog:
+                self.backlog.append(one)
+                continue
             # One that does not reach a state is whole too: answers are held until a further one.
             states = {
                 name: state

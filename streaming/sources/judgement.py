@@ -69,6 +69,15 @@ def _rules(captured: CapturedRelation, raw: pa.Table, metadata: bool, dialect: s
         unsaid = pc.or_(pc.is_null(raw["transaction"]), pc.is_null(raw["total_order"]))
         rules.append(
             (
+                pc.and_(pc.equal(op, "t"), unsaid),
+                f"SOURCE_TRANSACTION_MISSING\nis a TRUNCATE of {name} without a transaction, so it has "
+                "no place among them (Debezium's MySQL connector gives it none)\n"
+                "capture with `fresco capture`, or empty tables with DELETE; after a TRUNCATE let the "
+                "connector take a blocking snapshot (execute-snapshot), then `fresco skip` this record",
+            )
+        )
+        rules.append(
+            (
                 pc.and_(streamed, unsaid),
                 "SOURCE_TRANSACTION_MISSING\nsays no transaction\n"
                 "set provide.transaction.metadata=true, or transactions: per-event for this source",

@@ -27,6 +27,8 @@ def test_transactions_of_every_kind_are_whole_and_a_truncate_outside_of_one_is_r
     decoded = Decoder(SHOP, [SOURCE]).decode(read_golden("shop_mysql.jsonl"))
     (refused,) = decoded.bad
     assert (refused.error["code"], refused.relation) == ("SOURCE_TRANSACTION_MISSING", "shop.entry")
+    assert "TRUNCATE of shop.entry" in refused.error["what"]
+    assert "fresco capture" in refused.error["todo"] and "snapshot" in refused.error["todo"]
     counted: dict[str, int] = {}
     for rows in decoded.rows.values():
         for key in rows["transaction"].to_pylist():

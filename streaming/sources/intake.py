@@ -302,7 +302,9 @@ class Intake:
         self._assembler.restore(parts["assembler"])
         self._snapshots.restore(parts["snapshots"])
         self._machine.restore(data["machine"])
-        self._retaken = self._retaken.restore(data.get("retaken", {}))
+        now = columns_of(self._captured)
+        altered = [n for n, one in data["columns"].items() if now.get(n) != [*map(list, one)]]
+        self._retaken = self._retaken.restore(data.get("retaken", {}), altered)
         self._positions = dict(data["positions"])
         if self._apart is not None:
             self._apart = Apart.back(data["apart"]) if data.get("apart") else Apart()

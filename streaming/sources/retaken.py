@@ -14,7 +14,7 @@ are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -286,12 +286,16 @@ class Retaken:
         note["committed"] = dict(self.committed)
         return replace(self, takings=takings), note
 
-    def restore(self, note: Mapping[str, Any]) -> Retaken:
-        """The same back from a JSON snapshot's note."""
+    def restore(self, note: Mapping[str, Any], altered: Collection[str] = ()) -> Retaken:
+        """The same back from a JSON snapshot's note.
+
+        Args:
+            altered: relations that have other columns since; what was held of them is of no use.
+        """
         takings: dict[Key, Taking] = {}
         for name, whole, rows, later, since, position in note.get("takings", ()):
             captured = self.captured.get(name)
-            if captured is not None:
+            if captured is not None and name not in altered:
                 held = Held(row_schema(captured), (), self.files).restore(rows)
                 marks = Held(touched_schema(captured), (), self.files).restore(later)
                 takings[name, whole] = Taking(held, marks, dict(map(tuple, since)), position)

@@ -202,3 +202,16 @@ def test_an_empty_table_cannot_tell_what_came_after_it_and_is_named() -> None:
     said = [one for result in source.results for one in result.notices]
     assert ["SOURCE_SNAPSHOT_EMPTY" in one for one in said] == [True]
     assert source.has("account") == [(0, "a"), (1, "a"), (2, "a"), (9, "a")]
+
+
+def test_rows_of_a_table_that_was_altered_before_they_took_effect_are_dropped() -> None:
+    source = Source()
+    rows = source.again(account=[row(0), row(1), row(2, "lost")])
+    source.step(rows)
+    saved = json.loads(json.dumps(source.intake.snapshot()))
+    saved["columns"]["north.account"][1][1] = "int"
+    source.intake = source._made()
+    source.intake.restore(saved)
+    source.step(source.later(insert("entry", 9)))
+    assert source.step().controls == ()
+    assert source.has("account") == [(0, "a"), (1, "a"), (2, "a")]

@@ -47,6 +47,12 @@ def serve(
     service.run()
 
 
+def stop_on_signals(stop: Callable[[], None]) -> None:
+    """Call `stop` at SIGINT and SIGTERM."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop())
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Exit status 0 after a clean stop, 1 with the error on standard error."""
     from streaming.errors import FrescoError
@@ -61,10 +67,6 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     logging.getLogger("kafka").setLevel(logging.ERROR)
-
-    def stop_on_signals(stop: Callable[[], None]) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stop())
 
     try:
         serve(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
-from collections.abc import Callable
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -15,7 +13,8 @@ import typer
 from rich.logging import RichHandler
 from rich.progress import Progress
 
-from streaming import isolatedcommands, topiccommands, viewcommands
+from streaming import isolatedcommands, sourcecommands, topiccommands, viewcommands
+from streaming.app import serve, stop_on_signals
 from streaming.console.reporting import (
     ConfigOption,
     JsonOption,
@@ -38,6 +37,8 @@ app.add_typer(viewcommands.app, name="view")
 app.add_typer(topiccommands.app, name="topics")
 app.add_typer(isolatedcommands.app, name="isolated")
 app.command()(viewcommands.skip)
+app.command()(sourcecommands.capture)
+app.command()(sourcecommands.snapshots)
 
 
 @app.command()
@@ -48,15 +49,15 @@ def run(
     ] = True,
     role: Annotated[
         list[str] | None,
-        typer.Option(help="to run here: integrator, view:NAME, merge:GROUP, isolated:GROUP; all without"),
+        typer.Option(
+            help="to run here: integrator, view:NAME, merge:GROUP, isolated:GROUP; all without"
+        ),
     ] = None,
     metrics_port: Annotated[
         int | None, typer.Option(help="in place of metrics.port; 0 takes a free one")
     ] = None,
 ) -> None:
     """Run a pipeline, or some of its stages, until SIGINT or SIGTERM."""
-    from streaming.app import serve
-
     logging.basicConfig(
         level=logging.INFO,
         format="%(message)s",
@@ -68,15 +69,10 @@ def run(
         serve(
             config,
             local_jars=local_jars,
-            on_stop=_stop_on_signals,
+            on_stop=stop_on_signals,
             roles=role or (),
             metrics_port=metrics_port,
         )
-
-
-def _stop_on_signals(stop: Callable[[], None]) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop())
 
 
 class Scenario(StrEnum):
@@ -257,42 +253,6 @@ def ddl(
     with reported():
         for statement in statements(str(warehouse_of(config, warehouse)), engine):
             print(f"{statement};")
-
-
-@app.command()
-def capture(
-    config: ConfigOption,
-    source: Annotated[str, typer.Option("--source", help="a MariaDB or MySQL source")],
-    as_json: JsonOption = False,
-) -> None:
-    """Publish a MariaDB's or MySQL's snapshot and log to Kafka, as Debezium does, until SIGTERM."""
-    from streaming.capture.service import Capture
-    from streaming.config import load_config
-    from streaming.console.capturing import capture_status
-
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    with reported(as_json), capture_status(err, as_json) as tell:
-        running = Capture(load_config(config), source, tell)
-        _stop_on_signals(running.request_stop)
-        running.run()
-
-
-@app.command()
-def snapshots(
-    config: ConfigOption,
-    source: Annotated[str, typer.Option("--source", "-s", help="a source with `snapshots`")],
-    once: Annotated[bool, typer.Option("--once", help="end when there is no further one")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Publish the differences of a source's successive snapshots, for a database without a log."""
-    from streaming.capture.differing import Monitor
-    from streaming.config import load_config
-    from streaming.console.differing import published
-
-    with reported(as_json), published(as_json) as (tell, progress):
-        monitor = Monitor(load_config(config), source, tell, progress)
-        _stop_on_signals(monitor.request_stop)
-        monitor.run(once)
 
 
 @app.command()

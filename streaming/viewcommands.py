@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -27,6 +29,9 @@ from streaming.console.reporting import (
     warehouse_of,
 )
 from streaming.errors import FrescoError
+
+if TYPE_CHECKING:
+    from streaming.runtime.requests import Request
 
 app = typer.Typer(no_args_is_help=True, help="Views that join a running pipeline and leave it.")
 WaitOption = Annotated[
@@ -49,9 +54,8 @@ def add(
     with reported(as_json):
         loaded = load_config(config)
         request = ask_to_add(loaded, file)
-        if not _waited(loaded.warehouse, request.number, wait, as_json):
-            set_aside(loaded.views, request.view)
-            raise typer.Exit(1)
+        aside = partial(set_aside, loaded.views, request.view)
+        _wait(loaded.warehouse, request, wait, as_json, aside)
 
 
 @app.command()
@@ -69,9 +73,7 @@ def drop(
     with reported(as_json):
         folder = warehouse_of(config, warehouse)
         views = load_config(config).views if config is not None else None
-        request = ask_to_drop(folder, name, views)
-        if not _waited(folder, request.number, wait, as_json):
-            raise typer.Exit(1)
+        _wait(folder, ask_to_drop(folder, name, views), wait, as_json)
 
 
 @app.command()
@@ -87,9 +89,7 @@ def resume(
 
     with reported(as_json):
         folder = warehouse_of(config, warehouse)
-        request = ask_to_resume(folder, name)
-        if not _waited(folder, request.number, wait, as_json):
-            raise typer.Exit(1)
+        _wait(folder, ask_to_resume(folder, name), wait, as_json)
 
 
 @app.command(name="list")
@@ -141,12 +141,17 @@ def skip(
     )
 
 
-def _waited(warehouse: Path, number: int, seconds: float, as_json: bool) -> bool:
-    """Wait for a request's end and tell what came of it; False when it was refused."""
+def _wait(
+    warehouse: Path,
+    request: Request,
+    seconds: float,
+    as_json: bool,
+    refused: Callable[[], object] = lambda: None,
+) -> None:
+    """Wait for a request's end and tell what came of it; one that was refused ends the command."""
     from streaming.runtime.requests import Requests, phase
 
-    requests = Requests(warehouse)
-    request = next(one for one in requests.all() if one.number == number)
+    requests, number = Requests(warehouse), request.number
     deadline = time.monotonic() + seconds
     said = ""
     with err.status(f"request {number}", spinner="dots") as spinner:
@@ -157,8 +162,9 @@ def _waited(warehouse: Path, number: int, seconds: float, as_json: bool) -> bool
             time.sleep(POLL_SECONDS)
     done = requests.told(number, "done")
     if done is not None and "error" in done:
+        refused()
         print_error(FrescoError(**done["error"]), as_json)
-        return False
+        raise typer.Exit(1)
     state = phase(requests, request)
     if as_json:
         print(json.dumps({"request": number, "view": request.view, "state": state, "done": done}))
@@ -169,4 +175,3 @@ def _waited(warehouse: Path, number: int, seconds: float, as_json: bool) -> bool
             f"view {request.view} {state}: request {number} is written down, a running service makes "
             "it, or else the next start; see `fresco view list`"
         )
-    return True

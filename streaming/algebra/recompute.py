@@ -50,7 +50,7 @@ def recomputed(
     return [
         Step(f"q{j}", _affected(aggregate, child, start)),
         Step(f"z{j}", _bags(aggregate, j, child, old)),
-        Step(f"a{j}", _rows_out(aggregate, j, names, dialect, start)),
+        Step(f"a{j}", _rows_out(aggregate, j, names, dialect)),
     ]
 
 
@@ -117,9 +117,7 @@ def _bags(aggregate: Aggregate, j: int, child: str | None, old: str | None) -> s
     return _net(rows, [*names, "_number"], aggregate)
 
 
-def _rows_out(
-    aggregate: Aggregate, j: int, names: list[str], dialect: Dialect, start: int | None
-) -> str:
+def _rows_out(aggregate: Aggregate, j: int, names: list[str], dialect: Dialect) -> str:
     keys = ", ".join(names)
     sums = ", ".join(additions(aggregate, dialect, "z"))
     totals = f"SELECT {keys}, _number, {sums} FROM z{j} z GROUP BY {keys}, _number"

@@ -23,7 +23,7 @@ from streaming.capture.envelope import Message
 from streaming.capture.position import Progress, progress_from_json
 from streaming.config import Config
 from streaming.errors import FrescoError
-from streaming.runtime.kafka import client_options, unreachable
+from streaming.runtime.kafkaclients import client_options, unreachable
 
 MAX_RECORD_BYTES = 32 << 20
 _READ_SECONDS = 30.0

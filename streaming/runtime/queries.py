@@ -20,7 +20,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 from streaming.config import Config
 from streaming.errors import FrescoError
-from streaming.runtime.kafka import Broker, spark_options
+from streaming.runtime.kafka import Broker
+from streaming.runtime.kafkaclients import spark_options
 from streaming.runtime.pulse import Pulse
 from streaming.runtime.step import Stage, Stepper
 

@@ -11,7 +11,7 @@ from kafka.errors import KafkaError
 
 from streaming.config import Config, Source
 from streaming.errors import FrescoError
-from streaming.runtime.kafka import client_options, unreachable
+from streaming.runtime.kafkaclients import client_options, unreachable
 from streaming.sources import mysql, postgres
 from streaming.sources.mysqltypes import kind_of
 from streaming.sources.mysqlurl import is_mysql

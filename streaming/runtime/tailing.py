@@ -30,7 +30,7 @@ from streaming.messages import (
     decode,
 )
 from streaming.rows import unpack
-from streaming.runtime.kafka import client_options, unreachable
+from streaming.runtime.kafkaclients import client_options, unreachable
 
 SHOWN_RUNS = 6
 """REL runs told of one message."""

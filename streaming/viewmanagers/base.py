@@ -15,13 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 
 from streaming.algebra.tree import Tree
 from streaming.errors import ProtocolError
-from streaming.messages import ActionList, RelRun, Rows, Suspend, Updates
+from streaming.messages import RelRun, Rows, Suspend, Updates
 
 
 @dataclass(frozen=True)
@@ -49,22 +48,6 @@ class Codec:
 
     pack: Callable[[pa.Table], Rows]
     open: Callable[[Rows], pa.Table | Path]
-
-
-class ViewManager(Protocol):
-    """One view's manager; `replica` and the modes that ask the sources implement it."""
-
-    def handle(self, updates: Updates) -> ActionList | None:
-        """The view's action list for the message's numbers; the state stays as it is."""
-
-    def advance(self) -> None:
-        """Make the handled message part of the state."""
-
-    def discard(self) -> None:
-        """Forget the handled message."""
-
-    def snapshot(self) -> dict[str, object]:
-        """Control state, for JSON."""
 
 
 @dataclass(frozen=True)

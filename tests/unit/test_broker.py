@@ -9,7 +9,8 @@ from kafka import TopicPartition
 
 from streaming.config import parse_config
 from streaming.errors import FrescoError
-from streaming.runtime.kafka import Broker, Topics, client_options, spark_options
+from streaming.runtime.kafka import Broker, Topics
+from streaming.runtime.kafkaclients import client_options, spark_options
 
 
 class Cluster:

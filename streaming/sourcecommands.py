@@ -1,0 +1,45 @@
+"""`fresco capture` and `fresco snapshots`: sources without Debezium, published as by Debezium."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated
+
+import typer
+
+from streaming.app import stop_on_signals
+from streaming.console.reporting import ConfigOption, JsonOption, err, reported
+
+
+def capture(
+    config: ConfigOption,
+    source: Annotated[str, typer.Option("--source", help="a MariaDB or MySQL source")],
+    as_json: JsonOption = False,
+) -> None:
+    """Publish a MariaDB's or MySQL's snapshot and log to Kafka, as Debezium does, until SIGTERM."""
+    from streaming.capture.service import Capture
+    from streaming.config import load_config
+    from streaming.console.capturing import capture_status
+
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    with reported(as_json), capture_status(err, as_json) as tell:
+        running = Capture(load_config(config), source, tell)
+        stop_on_signals(running.request_stop)
+        running.run()
+
+
+def snapshots(
+    config: ConfigOption,
+    source: Annotated[str, typer.Option("--source", "-s", help="a source with `snapshots`")],
+    once: Annotated[bool, typer.Option("--once", help="end when there is no further one")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Publish the differences of a source's successive snapshots, for a database without a log."""
+    from streaming.capture.differing import Monitor
+    from streaming.config import load_config
+    from streaming.console.differing import published
+
+    with reported(as_json), published(as_json) as (tell, progress):
+        monitor = Monitor(load_config(config), source, tell, progress)
+        stop_on_signals(monitor.request_stop)
+        monitor.run(once)

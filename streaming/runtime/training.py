@@ -7,11 +7,12 @@ so a training that fails says so and is no error.
 from __future__ import annotations
 
 import os
-import sys
+import shutil
 import tempfile
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from kafka import KafkaProducer
@@ -48,7 +49,7 @@ def train(archive: Path, jars: list[str]) -> None:
             for topic in _TOPICS:
                 producer.send(topic, b"{}")
         fresh = Path(tempfile.mkdtemp(dir=archive.parent)) / archive.name
-        undo.callback(fresh.parent.rmdir)
+        undo.callback(shutil.rmtree, fresh.parent)
         java = " ".join((STACK, *SHORT_LIVED, *training_options(fresh)))
         properties = session_properties({"spark.driver.extraJavaOptions": java}, jars)
         builder = SparkSession.builder.appName("fresco-training")
@@ -97,6 +98,21 @@ def _end(spark: SparkSession) -> None:
     gateway.proc.wait()
 
 
+@contextmanager
+def _jvm_silent() -> Iterator[None]:
+    """What a JVM says at its start and its end goes nowhere: it writes to this process's streams."""
+    kept = [os.dup(stream) for stream in (1, 2)]
+    with open(os.devnull, "wb") as nowhere:
+        for stream in (1, 2):
+            os.dup2(nowhere.fileno(), stream)
+        try:
+            yield
+        finally:
+            for stream, was in zip((1, 2), kept, strict=True):
+                os.dup2(was, stream)
+                os.close(was)
+
+
 def main() -> None:
     """Make the archive when there is none."""
     jars = [str(jar) for jar in spark_jars()]
@@ -108,9 +124,7 @@ def main() -> None:
     try:
         train(archive, jars)
     except Exception as failure:
-        print(
-            f"no archive of the driver's classes, it will start slower: {failure}", file=sys.stderr
-        )
+        print_progress(f"no archive of the driver's classes, it will start slower: {failure}")
         return
     size = archive.stat().st_size >> 20
     print_progress(f"classes of the driver: {size} MiB in {time.monotonic() - begun:.0f} s")

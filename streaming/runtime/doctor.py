@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from streaming.config import Config, load_config
+from streaming.embedded.java import java_command
 from streaming.errors import FrescoError
 from streaming.runtime.kafka import Broker, Topics
 from streaming.runtime.plan import Pipeline, plan_pipeline
@@ -50,7 +49,7 @@ def examine(path: Path) -> list[Finding]:
         FrescoError: the configuration itself cannot be read.
     """
     config = load_config(path)
-    found = [_checked("configuration", lambda: str(path)), _java(), *_libraries()]
+    found = [_checked("configuration", lambda: str(path)), examined_java(), *_libraries()]
     pipelines: list[Pipeline] = []
 
     def plan() -> str:
@@ -94,12 +93,9 @@ def _checked(check: str, run: Callable[[], str]) -> Finding:
         return Finding(check, "wrong", f"{error.code}: {error.what} [{error.where}]", error.todo)
 
 
-def _java() -> Finding:
-    java = shutil.which("java")
-    if java is None:
-        return Finding("java", "wrong", "there is no java", "install Java 17 or newer")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    return Finding("java", "ok", said.stderr.splitlines()[0] if said.stderr else java)
+def examined_java() -> Finding:
+    """The Java that Spark would be started with."""
+    return _checked("java", java_command)
 
 
 def _libraries() -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from streaming.embedded import jars
 from streaming.embedded.description import Artifact, ArtifactSet
 from streaming.embedded.java import java_command
 from streaming.errors import FrescoError
+from streaming.runtime.doctor import examined_java
 
 PLUGIN = ArtifactSet("plugin", "A plugin", (Artifact("org.some", "thing", "1.0"),), (), "inner")
 
@@ -84,3 +85,9 @@ def test_an_old_or_missing_java_is_refused_with_the_way_to_get_one(java: Path) -
     write(java, OLD)
     with pytest.raises(FrescoError, match="Java 8 is too old"):
         java_command()
+
+
+def test_doctor_asks_the_java_that_would_be_used_how_old_it_is(java: Path) -> None:
+    write(java, OLD)
+    found = examined_java()
+    assert found.bad and "Java 8 is too old" in found.says and "openjdk-17" in found.todo

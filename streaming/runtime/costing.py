@@ -112,9 +112,7 @@ def _updates_per_second(warehouse: Path, pipeline: Pipeline) -> dict[str, float]
         reader = UpdatesReader(str(warehouse))
     except FrescoError:
         return None
-    newest = pc.max(reader.transactions(0, 1 << 62)["number"]).as_py()
-    if newest is None:
-        return None
+    newest = reader.last
     after = max(newest - LATELY, 0)
     times = pc.min_max(reader.transactions(after, newest)["committed_ms"]).as_py()
     if times["min"] is None or times["max"] <= times["min"]:

@@ -62,7 +62,9 @@ class ViewStage:
         self._kept.mkdir(parents=True, exist_ok=True)
         self._checkpoint: dict[str, Any] | None = None
         self._kept_before: frozenset[str] = frozenset()
+        self._left_over: frozenset[str] = frozenset()
         self._since_checkpoint = 0
+        self._ran = False
         self._inbox = Inbox()
         self.suspended: dict[str, str] | None = None
         self._manager = self._new_manager()
@@ -84,6 +86,8 @@ class ViewStage:
         self._checkpoint = snapshot["checkpoint"] if snapshot else None
         self.suspended = snapshot["suspended"] if snapshot else None
         self._kept_before = frozenset(_files(self._checkpoint))
+        self._left_over = self._files_there() - self._kept_before
+        self._ran = False
         self.needed = self._first_after(self._checkpoint)
         self._since_checkpoint = 0
         self._manager = self._new_manager()
@@ -100,6 +104,7 @@ class ViewStage:
         messages = self._taken(records) if records.num_rows else None
         if messages is None:
             return None
+        self._ran = True
         sent: list[ActionList | Suspend] = []
         if self.suspended is None:
             sent += self._passed_on(self._handle(messages) if messages else [])
@@ -134,6 +139,9 @@ class ViewStage:
         kept = frozenset(_files(checkpoint))
         self._staging.drop(self._kept_before - kept)
         self._kept_before = kept
+        if self._ran:  # no other driver can write the manifest that would name them any more
+            self._staging.drop(self._left_over - kept)
+            self._left_over = frozenset()
 
     def collect(self, passed: int) -> None:
         """Remove staged action lists that the merge has applied."""
@@ -192,6 +200,9 @@ class ViewStage:
         finally:
             os.close(handle)
         return str(kept.relative_to(self._warehouse))
+
+    def _files_there(self) -> frozenset[str]:
+        return frozenset(str(file.relative_to(self._warehouse)) for file in self._kept.iterdir())
 
     def _first_after(self, checkpoint: Mapping[str, Any] | None) -> int:
         return int(checkpoint["number"]) + 1 if checkpoint else self.spec.start

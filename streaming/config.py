@@ -112,6 +112,18 @@ class Source(Section):
             raise ValueError("snapshots need a folder, or a connection to read the tables by")
         return self
 
+    @model_validator(mode="after")
+    def _describes_its_tables(self) -> Source:
+        for key, described in (("columns", self.columns), ("keys", self.keys)):
+            if unknown := sorted(set(described) - set(self.tables)):
+                raise ValueError(f"{key}.{unknown[0]}: no such table under tables")
+        for table, names in self.keys.items():
+            if table not in self.columns:
+                raise ValueError(f"keys.{table}: its columns are not under columns.{table}")
+            if unknown := [name for name in names if name not in self.columns[table]]:
+                raise ValueError(f"keys.{table}: no column {unknown[0]} under columns.{table}")
+        return self
+
     def secret(self) -> str | None:
         """The connection URL in clear, or None.
 
@@ -212,9 +224,13 @@ class Config(Section):
     """Spark properties, over Fresco's own."""
 
     @model_validator(mode="after")
-    def _has_sources(self) -> Config:
+    def _names_its_sources(self) -> Config:
         if not self.sources:
             raise ValueError("at least one source is needed")
+        for relation in self.rates:
+            source, _, table = relation.partition(".")
+            if source not in self.sources or table not in self.sources[source].tables:
+                raise ValueError(f"rates.{relation}: no source has this table")
         return self
 
     @property

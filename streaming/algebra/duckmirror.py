@@ -32,7 +32,7 @@ FOLD_LEAST = 50_000
 BASE_LEAST = 100_000
 """Rows of flushed tails below which no new base is packed."""
 LOOKED_UP = 200
-"""Keys up to which an index is used; more are joined in one pass."""
+"""Rows up to whose keys an index is used; more are joined with the hashes in one pass."""
 _NAMES = count()
 
 
@@ -43,6 +43,7 @@ class DuckMirror:
         operators: whose DuckDB holds the table.
         schema: of the view.
         keep: packs a piece so that it stays out of messages; by default as any value is packed.
+        tail, looked_up: in place of `TAIL` and `LOOKED_UP`.
     """
 
     def __init__(
@@ -52,12 +53,13 @@ class DuckMirror:
         *,
         keep: Callable[[pa.Table], Rows] | None = None,
         tail: int = TAIL,
+        looked_up: int = LOOKED_UP,
     ) -> None:
         self._operators = operators
         self._types = [column.type for column in schema]
         self._schema = delta_schema(schema)
         self._keep = keep
-        self._limit = tail
+        self._limit, self._most = tail, looked_up
         self._table = f"mirror{next(_NAMES)}"
         self._indexes: list[Positions] = []
         self._clear()
@@ -81,30 +83,61 @@ class DuckMirror:
         return self._operators.plus(stored, self._tail_value())
 
     def matching(self, at: Positions, rows: Signed, rows_at: Positions) -> Signed:
-        bag = rows.bag(LOOKED_UP)
-        keys = None if bag is None else {tuple(row[i] for i in rows_at) for _, row in bag}
-        if not at or keys is None or any(isinstance(v, bytes) for key in keys for v in key):
+        if not at:
             return self._operators.matching(self.rows(), at, rows, rows_at)
-        if not keys:
+        bag = rows.bag(self._most)
+        keys = None if bag is None else {tuple(row[i] for i in rows_at) for _, row in bag}
+        if keys is None or any(isinstance(value, bytes) for key in keys for value in key):
+            found = self._operators.matching(self._tail_value(), at, rows, rows_at)
+            looked_up = self._met(at, rows, rows_at)
+        elif not keys:
             return Signed(self._schema, bag={})
-        found = self._tail_matching(at, keys)
-        if not self._rows:
-            return found
-        stored = self._operators.matching(self._looked_up(at, keys), at, rows, rows_at)
+        else:
+            found = self._tail_matching(at, keys)
+            looked_up = self._looked_up(at, keys)
+        stored = self._operators.matching(looked_up, at, rows, rows_at)
         return self._operators.plus(self._operators.netted(stored), found)
 
     def _looked_up(self, at: Positions, keys: Iterable[tuple[object, ...]]) -> Signed:
         """Rows of the table by an index; a hash may be met by chance, so there may be others too."""
+        if not self._rows:
+            return Signed(self._schema, bag={})
+        texts = [self._texts(at, key) for key in keys]
+        hashes = ", ".join(f"hash({', '.join(cells)})" for cells in texts)
+        return self._read(f"WHERE {self._indexed(at)} IN ({hashes})")
+
+    def _met(self, at: Positions, rows: Signed, rows_at: Positions) -> Signed:
+        """The same for many keys: one pass over the hashes alone."""
+        if not self._rows:
+            return Signed(self._schema, bag={})
+        sought = rows.table
+        columns = [sought[column_name(j)] for j in rows_at]
+        if any(
+            column.type != self._schema.field(column_name(i)).type
+            for i, column in zip(at, columns, strict=True)
+        ):
+            return self._read("")
+        names = [f"k{n}" for n in range(len(columns))]
+        hashed = self._indexed(at)
+        self._operators.db.register("sought", pa.table(columns, names=names))
+        try:
+            keys = f"(SELECT hash({', '.join(names)}) AS h FROM sought)"
+            return self._read(f"SEMI JOIN {keys} s ON {hashed} = s.h")
+        finally:
+            self._operators.db.unregister("sought")
+
+    def _read(self, which: str) -> Signed:
+        cells = f"{self._zero()}, {MULTIPLICITY}{self._cells()}"
+        query = f"SELECT {cells} FROM {self._table} {which}"
+        table = self._operators.db.execute(query).to_arrow_table().cast(self._schema)
+        return Signed(self._schema, table, net=False)
+
+    def _indexed(self, at: Positions) -> str:
+        """The column of hashes of these columns; it is made when it is first asked for."""
         if at not in self._indexes:
             self._indexes.append(at)
             self._make(f"SELECT {MULTIPLICITY}{self._cells()} FROM {self._table}")
-        texts = [self._texts(at, key) for key in keys]
-        hashes = ", ".join(f"hash({', '.join(cells)})" for cells in texts)
-        cells = f"{self._zero()}, {MULTIPLICITY}{self._cells()}"
-        found_by = f"_h{self._indexes.index(at)} IN ({hashes})"
-        query = f"SELECT {cells} FROM {self._table} WHERE {found_by}"
-        table = self._operators.db.execute(query).to_arrow_table().cast(self._schema)
-        return Signed(self._schema, table, net=False)
+        return f"_h{self._indexes.index(at)}"
 
     def _texts(self, at: Positions, key: tuple[object, ...]) -> list[str]:
         pairs = zip(at, key, strict=True)

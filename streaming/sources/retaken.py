@@ -71,7 +71,8 @@ class Due:
     """The relations of a source that may take effect together.
 
     Attributes:
-        empty: of them those in which the snapshot found nothing.
+        empty: of them those in which the snapshot found nothing; without either it was broken off
+            before it had read one.
     """
 
     source: str
@@ -201,7 +202,7 @@ class Retaken:
     def _whole(self, source: str, told: Told, assembler: Assembler) -> Due | None:
         mine = [one for one in self.captured.values() if one.source == source]
         listed = [one for one in mine if one.counted_as in told.scanned]
-        if not listed or told.starts < told.positions:
+        if told.starts < told.positions:
             return None
         if self.committed.get(source, 0) <= told.at + CLOCKS_MS:
             return None
@@ -259,6 +260,8 @@ class Retaken:
     def done(self, due: Due) -> Retaken:
         """Without a snapshot that has taken effect."""
         gone = {(name, due.whole) for name in due.relations}
+        if due.whole:  # and what was read for nothing, where it was broken off
+            gone = {key for key in self.takings if key[1] and self._source(key[0]) == due.source}
         positions = [self.takings[key].position for key in gone]
         past = dict(self.past)
         if due.whole:

@@ -215,3 +215,26 @@ def test_rows_of_a_table_that_was_altered_before_they_took_effect_are_dropped() 
     source.step(source.later(insert("entry", 9)))
     assert source.step().controls == ()
     assert source.has("account") == [(0, "a"), (1, "a"), (2, "a")]
+
+
+@pytest.mark.parametrize("scanned", [("account",), ()])
+def test_what_was_read_of_a_snapshot_that_was_broken_off_is_let_go(
+    scanned: tuple[str, ...],
+) -> None:
+    """Else the keys of all later events were held for it, for ever."""
+    source = Source()
+    rows = source.again(account=[row(0), row(1), row(2, "lost")], entry=[row(0)])[:4]
+    told = [source.log.note("STARTED")]
+    for table in scanned:
+        collection = f"public.{table}"
+        told.append(
+            source.log.note(
+                "TABLE_SCAN_COMPLETED", scanned_collection=collection, total_rows_scanned="3"
+            )
+        )
+    source.step([*rows, *told, source.log.note("ABORTED")])
+    source.step(source.later(insert("account", 9)))
+    source.step()
+    assert source.intake.snapshot()["retaken"]["takings"] == []
+    assert source.has("account") == [(0, "a"), (1, "a"), (2, "lost" if scanned else "a"), (9, "a")]
+    assert source.has("entry") == [(0, "a"), (1, "a")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -102,23 +103,21 @@ def _forgive(
     Rows of a topic lie in commit order, so the undecodable records of a relation belong to the first
     transactions that fall short in it. `whole` is updated in place.
     """
-    bad = list(state.bad)
-    if not bad:
+    if not state.bad:
         return state
-    tainted = dict(state.tainted)
+    left, tainted = Counter(state.bad), dict(state.tainted)
+    keys, ordinals = log["transaction"].to_pylist(), log["ordinal"].to_pylist()
     for index in np.flatnonzero(~whole).tolist():
-        key = log["transaction"][index].as_py()
-        used: list[tuple[str, str | None]] = []
-        if not short[index].any():
+        key = keys[index]
+        lacking = {name: n for name, n in zip(names, short[index].tolist(), strict=True) if n}
+        if not lacking or any(
+            missing > left[name, key] + left[name, None] for name, missing in lacking.items()
+        ):
             break
-        for name, missing in zip(names, short[index].tolist(), strict=True):
-            mine = [pair for pair in bad if pair == (name, key)]
-            unknown = [pair for pair in bad if pair == (name, None)]
-            used += (mine + unknown)[:missing]
-            if missing > len(mine) + len(unknown):
-                return replace(state, bad=tuple(bad), tainted=tainted)
-        for pair in used:
-            bad.remove(pair)
-        tainted[log["ordinal"][index].as_py()] = tuple(sorted({name for name, _ in used}))
+        for name, missing in lacking.items():
+            own = min(missing, left[name, key])
+            left[name, key] -= own
+            left[name, None] -= missing - own
+        tainted[ordinals[index]] = tuple(sorted(lacking))
         whole[index] = True
-    return replace(state, bad=tuple(bad), tainted=tainted)
+    return replace(state, bad=tuple(left.elements()), tainted=tainted)

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 
 import pyarrow as pa
+import pytest
 
 from streaming.sources.held import HeldFiles
 from streaming.sources.intake import Intake
@@ -159,6 +160,20 @@ def test_an_end_short_by_more_than_the_undecodable_records_is_held() -> None:
     result = intake.step(topics.batch([begin, spoiled(first), end]), 0)
     assert result.last == 0 and result.tainted == {}
     assert intake.step(topics.batch([second]), 0).tainted == {1: ("north.account",)}
+
+
+@pytest.mark.timeout(60)
+def test_a_topic_full_of_undecodable_records_takes_no_longer_than_one_of_others() -> None:
+    """As after REPLICA IDENTITY DEFAULT: a batch's records, each looked for among all, took hours."""
+    log, count = SourceLog("north"), 20_000
+    records = []
+    for number in range(count):
+        begin, change, end = log.commit([insert("account", number)])
+        records += [begin, spoiled(change), end]
+    intake = make()
+    result = intake.step(Topics().batch(records), 0)
+    assert result.last == len(result.bad) == len(result.tainted) == count
+    assert intake.snapshot()["assembler"]["sources"]["north"]["bad"] == []
 
 
 def test_events_without_transactions_are_one_each() -> None:

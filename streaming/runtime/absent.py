@@ -32,6 +32,7 @@ class Absent:
         machine: told who leaves and who comes back.
         marks: by relation, what was seen of its triggers last.
         suspended: view -> {"after": its last good number, "error": the error}.
+        broken: views that do not fit their relations: they stay away whatever the triggers are.
 
     Attributes:
         marks, suspended: as they are now, for the manifest.
@@ -42,8 +43,9 @@ class Absent:
         machine: Isolated[Signed],
         marks: Mapping[str, str] | None = None,
         suspended: Mapping[str, Mapping[str, Any]] | None = None,
+        broken: Mapping[str, FrescoError] | None = None,
     ) -> None:
-        self._machine = machine
+        self._machine, self._broken = machine, broken or {}
         self.marks: dict[str, str] = dict(marks or {})
         self.suspended: dict[str, dict[str, Any]] = {
             view: dict(note) for view, note in (suspended or {}).items()
@@ -67,7 +69,9 @@ class Absent:
         for view in self._machine.psjs:
             errors = [wrong[name] for name in sorted(self.relations(view)) if name in wrong]
             missing = [one for one in errors if one.code == "SOURCE_TRIGGER_MISSING"]
-            if missing:
+            if view in self._broken:
+                self._suspend(view, self._broken[view])
+            elif missing:
                 self._suspend(view, missing[0])
             elif view in self._machine.away:
                 self._return(view)

@@ -100,7 +100,9 @@ class IsolatedStage:
         )
         if saved:
             self.machine.restore(saved["machine"])
-        self.absent = Absent(self.machine, saved.get("marks"), saved.get("suspended"))
+        self.absent = Absent(
+            self.machine, saved.get("marks"), saved.get("suspended"), self.group.broken
+        )
         self.epoch = int(saved.get("epoch", 0))
         self._again = False
         self._read_ms = saved.get("read_ms")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ class SessionGroup:
         trees: by view.
         tables: the same views as the warehouse knows them.
         connections: source -> connection string and the relations that the views use.
+        broken: views that no longer fit their relations, whose trees are those of before.
     """
 
     pipeline: str
@@ -33,6 +34,7 @@ class SessionGroup:
     trees: Mapping[str, Tree]
     tables: Sequence[ViewTable]
     connections: Mapping[str, tuple[str, Sequence[CapturedRelation]]]
+    broken: Mapping[str, FrescoError] = field(default_factory=dict)
 
 
 def shown_rows(place: Place, group: str, view: ViewTable, operators: DuckOperators) -> Signed:

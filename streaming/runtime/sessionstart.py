@@ -83,7 +83,8 @@ def _stage(config: Config, pipeline: Pipeline, group: str, metrics: Metrics) -> 
         for source, relations in plan.relations_of(group).items()
     }
     trees = {view.name: view.tree for view in views}
-    session_group = SessionGroup(config.pipeline, group, trees, tables, connections)
+    broken = {name: error for name, error in pipeline.broken.items() if name in trees}
+    session_group = SessionGroup(config.pipeline, group, trees, tables, connections, broken)
     return IsolatedStage(session_group, writer, Upkeep(writer), metrics, config.warehouse)
 
 

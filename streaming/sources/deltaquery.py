@@ -21,7 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg import sql
+import psycopg
+from psycopg import errors, sql
 
 from streaming.algebra.adddel import IDS, TID, State
 from streaming.algebra.duckops import DuckOperators
@@ -187,6 +188,8 @@ class DeltaTableSource(PostgresSource):
                 known = {name: rows for name, rows in part.inputs.items() if name != IDS}
                 try:
                     fetched.append(self._inputs(reader, shape, known))
+                except errors.UndefinedColumn as error:
+                    raise PartFailed(index, self._lost(error)) from error
                 except FrescoError as error:
                     if error.code != "SOURCE_VALUE_UNFIT":
                         raise
@@ -194,6 +197,15 @@ class DeltaTableSource(PostgresSource):
         self.statements += reader.statements
         self._read = {}
         return fetched
+
+    def _lost(self, error: psycopg.Error) -> FrescoError:
+        return FrescoError(
+            "VIEW_COLUMN_CHANGED",
+            f"a column that the view reads is gone: {str(error).splitlines()[0]}",
+            where=f"source {self.name}",
+            todo="put the column back, and the view comes back by itself; or write its SQL for the table"
+            " as it is now, in a new pipeline",
+        )
 
     def _turn(self, shape: Reduction, waiting: Sequence[int], have: Mapping[int, Signed]) -> int:
         """Changes come first: they are few, and restrict the tables that they are joined with."""

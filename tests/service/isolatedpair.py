@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ import askedpostgres as asked
 import psycopg
 
 from streaming.embedded.postgres import create_databases
+from streaming.errors import FrescoError
 from streaming.metrics import Metrics
 from streaming.runtime.isolating import IsolatedStage
 from streaming.runtime.pulse import NOTHING
@@ -229,12 +230,22 @@ def trees(pair: Pair) -> dict[str, Any]:
     return {name: asked.view(sql, found) for name, sql in VIEWS.items()}
 
 
-def stage_of(pair: Pair) -> tuple[IsolatedStage, Stepper]:
-    """The stage over the pair's warehouse, restored from its manifests."""
-    tables = view_tables(pair)
+def stage_of(
+    pair: Pair,
+    planned: Mapping[str, Any] | None = None,
+    broken: Mapping[str, FrescoError] | None = None,
+) -> tuple[IsolatedStage, Stepper]:
+    """The stage over the pair's warehouse, restored from its manifests.
+
+    Args:
+        planned: the views as they are known; as their SQL says now when not given.
+        broken: those that no longer fit the tables.
+    """
+    known = planned or trees(pair)
+    tables = [ViewTable(name, tree.schema) for name, tree in known.items()]
     writer = GroupWriter(str(pair.folder), "shop", GROUP, tables)
     connections = {name: (dsn, pair.captured(name)) for name, dsn in pair.dsns.items()}
-    group = SessionGroup("shop", GROUP, trees(pair), tables, connections)
+    group = SessionGroup("shop", GROUP, known, tables, connections, broken or {})
     stage = IsolatedStage(group, writer, Upkeep(writer), Metrics(), pair.folder)
     state = pair.folder / "_state"
     store = ManifestStore(state / "isolated" / "manifests")

@@ -19,6 +19,7 @@ from services import until
 from streaming.embedded.postgres import Postgres
 from streaming.errors import FrescoError
 from streaming.metrics import Metrics
+from streaming.runtime.isolating import IsolatedStage
 from streaming.runtime.sessionloop import SessionLoop
 from streaming.sources.deltainstall import install, remove, role_of
 from streaming.sources.deltatables import delta_table_of
@@ -112,6 +113,36 @@ def test_triggers_dropped_switched_off_and_put_back(pair: Pair) -> None:
         work(pair, "south", 4)
         assert pair.install("south") == ["mended", "present"]
         settled(pair)  # nobody looked meanwhile; a new start finds out all the same
+
+
+def said(stage: IsolatedStage) -> tuple[int, dict[str, int]]:
+    """The newest commit's number and suspended views."""
+    last = stage.writer.last()
+    assert last is not None
+    return last.frontier, dict(last.suspended)
+
+
+def test_a_column_that_goes_away_stops_the_views_that_read_it(pair: Pair) -> None:
+    """While the service runs, and while it was away; the others go on, and it comes back by itself."""
+    before, (stage, stepper) = world.trees(pair), stage_of(pair)
+    work(pair, "south", 4)
+    work(pair, "north", 4)
+    session(stage, stepper)
+    asked.execute(pair.dsns["north"], "ALTER TABLE o RENAME COLUMN amount TO amounts")
+    work(pair, "south", 2)
+    session(stage, stepper)
+    assert stage.absent.suspended["costs"]["error"]["code"] == "VIEW_COLUMN_CHANGED"
+    assert said(stage) == (1, {"costs": 0})
+    stage.close()
+    error = FrescoError("VIEW_COLUMN_CHANGED", "the view no longer fits its relations: no amount")
+    stage, stepper = stage_of(pair, before, {"costs": error})
+    work(pair, "south", 1)
+    session(stage, stepper)
+    assert stage.absent.suspended["costs"]["error"] == error.as_dict()
+    assert said(stage) == (2, {"costs": 0}), "the others go on"
+    stage.close()
+    asked.execute(pair.dsns["north"], "ALTER TABLE o RENAME COLUMN amounts TO amount")
+    settled(pair)
 
 
 def test_what_triggers_are_made_to_see(pair: Pair) -> None:

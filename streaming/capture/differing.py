@@ -15,19 +15,17 @@ know it for a repeat.
 from __future__ import annotations
 
 import fcntl
-import json
-import shutil
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from streaming.capture.dumping import dump_tables
-from streaming.capture.durable import move_durably
 from streaming.capture.envelope import Envelope, Message
+from streaming.capture.forms import Forms
 from streaming.capture.position import Progress
+from streaming.capture.service import PASSING, WAITS
 from streaming.capture.writer import Writer
 from streaming.config import Config
 from streaming.errors import FrescoError
@@ -36,13 +34,8 @@ from streaming.sources import differential
 from streaming.sources.mysqlstate import Place
 from streaming.sources.schema import CapturedRelation
 from streaming.sources.snapshotevents import Stamp, events
-from streaming.sources.snapshotfiles import (
-    CsvFormat,
-    Found,
-    next_snapshot,
-    signature_now,
-    texts_sql,
-)
+
+log = logging.getLogger("fresco")
 
 COMMITTED = 100_000
 """Events of a Kafka transaction, about."""
@@ -84,7 +77,8 @@ class Monitor:
         tell: Callable[[Published], None],
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
-        if source not in config.sources or config.sources[source].snapshots is None:
+        settings = config.sources[source].snapshots if source in config.sources else None
+        if settings is None:
             raise FrescoError(
                 "SNAPSHOT_SOURCE",
                 f"source {source} is not read from snapshots",
@@ -92,12 +86,14 @@ class Monitor:
                 todo=f"give sources.{source} a section `snapshots`",
             )
         self._config, self._source = config, source
-        self._settings = config.sources[source].snapshots
+        self._settings = settings
         self._tell, self._progress = tell, progress or (lambda *_: None)
         self._stop = threading.Event()
         self._envelope = Envelope(config.prefix(source), config.notifications(source))
         self._folder = config.warehouse / "_state" / f"snapshots-{source}"
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._forms = Forms(config, source, settings, self._folder)
+        self._ran = False
         self._lock = (self._folder / "lock").open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -118,113 +114,48 @@ class Monitor:
 
         Raises:
             FrescoError: SNAPSHOT_*, SOURCE_*, KAFKA_UNREACHABLE, CAPTURE_FENCED. Nothing of the
-                snapshot at fault is published.
+                snapshot at fault is published. A database or Kafka that is away is waited for,
+                unless `once`, once the monitor has run.
         """
+        attempts = 0
+        try:
+            while not self._stop.is_set():
+                try:
+                    self._run(once)
+                    return
+                except FrescoError as error:
+                    if error.code not in PASSING or once or not self._ran:
+                        raise
+                    log.warning("source %s waits: %s", self._source, error)
+                    self._stop.wait(WAITS[min(attempts, len(WAITS) - 1)])
+                    attempts += 1
+        finally:
+            self._lock.close()
+
+    def _run(self, once: bool) -> None:
         relations = source_relations(self._config, self._source)
         topics = [one.topic for one in relations]
         topics += [self._envelope.transaction_topic, self._envelope.notification_topic]
         writer = Writer(self._config, self._envelope.prefix, topics)
+        self._ran = True
         engine = differential.open_engine(self._folder)
         try:
             while not self._stop.is_set():
                 progress = writer.progress() or Progress(Place(_LOG, 0))
                 number = progress.at.offset
-                self._check(number)
-                pending = self._pending(number)
-                if not pending and not self._take(engine, relations, number):
+                self._forms.check(number)
+                pending = self._forms.there(number + 1)
+                if not pending and not self._forms.take(engine, relations, number):
                     if once:
                         return
-                    self._stop.wait(self._every())
+                    self._stop.wait(self._settings.every_seconds)
                     continue
                 self._publish(writer, engine, relations, progress)
-                if once and not pending and self._by_connection:
-                    return
+                if once and not pending and self._settings.folder is None:
+                    return  # the tables themselves are read, so there is always a further snapshot
         finally:
             writer.close()
             engine.close()
-            self._lock.close()
-
-    @property
-    def _by_connection(self) -> bool:
-        """The tables themselves are read, so there is always a further snapshot."""
-        return self._settings is not None and self._settings.folder is None
-
-    def _every(self) -> float:
-        return self._settings.every_seconds if self._settings is not None else 0.0
-
-    # Forms ----------------------------------------------------------------------------------------
-
-    def _place(self, number: int) -> Path:
-        return self._folder / f"{number:09d}"
-
-    def _pending(self, number: int) -> bool:
-        return self._place(number + 1).is_dir()
-
-    def _about(self, number: int) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self._place(number) / "snapshot.json").read_text())
-        return found
-
-    def _check(self, number: int) -> None:
-        """The last published form is there.
-
-        Raises:
-            FrescoError: SNAPSHOT_STATE.
-        """
-        if number and not (self._place(number) / "snapshot.json").is_file():
-            raise FrescoError(
-                "SNAPSHOT_STATE",
-                f"snapshot {number} is published, and its form is not there to compare with",
-                where=str(self._folder),
-                todo="restore the folder with the warehouse it belongs to, or publish under another"
-                " prefix in a new pipeline",
-            )
-        for entry in self._folder.glob("[0-9]*"):
-            if int(entry.name) < number:
-                shutil.rmtree(entry, ignore_errors=True)
-
-    def _take(self, engine: Any, relations: Sequence[CapturedRelation], number: int) -> bool:
-        """Bring the next snapshot into its form; False where there is none."""
-        settings = self._settings
-        assert settings is not None
-        draft = self._folder / "draft"
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir()
-        found: Found | None = None
-        if settings.folder is not None:
-            after = self._about(number)["name"] if number else None
-            tables = [one.relation.name.partition(".")[2] for one in relations]
-            found = next_snapshot(settings.folder, tables, after, settings.settle_seconds)
-            if found is None:
-                return False
-            name, ms, files = found.name, found.changed_ms, found.files
-            written = CsvFormat(settings.delimiter, settings.null)
-        else:
-            secret = self._config.sources[self._source].secret() or ""
-            ms, files = dump_tables(secret, self._source, relations, draft)
-            name = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms / 1000))
-            written = CsvFormat()
-        for one in relations:
-            table = one.relation.name.partition(".")[2]
-            texts = texts_sql(engine, one, files[table], written)
-            differential.write_form(engine, texts, one, draft / f"{table}.parquet")
-        if found is not None and signature_now(found) != found.signature:
-            raise FrescoError(
-                "SNAPSHOT_UNFINISHED",
-                f"snapshot {found.name} was changed while it was read",
-                where=str(settings.folder),
-                todo="leave a snapshot as it is once it is there",
-            )
-        for text in draft.glob("*.csv"):
-            text.unlink()
-        (draft / "snapshot.json").write_text(json.dumps({"name": name, "ms": ms}))
-        move_durably(draft, self._place(number + 1))
-        return True
-
-    def _form(self, number: int, one: CapturedRelation) -> Path | None:
-        """A table's form; None before the first snapshot."""
-        if number == 0:
-            return None
-        return self._place(number) / f"{one.relation.name.partition('.')[2]}.parquet"
 
     # Publication ----------------------------------------------------------------------------------
 
@@ -237,12 +168,12 @@ class Monitor:
     ) -> None:
         """The next snapshot, as far as it is not published yet."""
         started, last = time.monotonic(), progress.at.offset
-        about = self._about(last + 1)
+        about = self._forms.about(last + 1)
+        relations = tuple(self._forms.as_taken(last + 1, relations))
         counts = {}
         for one in relations:
-            new = self._form(last + 1, one)
-            assert new is not None
-            counts[one.counted_as] = differential.counts(engine, one, self._form(last, one), new)
+            old, new = self._forms.before(last + 1, one), self._forms.form(last + 1, one)
+            counts[one.counted_as] = differential.counts(engine, one, old, new)
         total, done = sum(count.events for count in counts.values()), progress.events
         if total and last and not done:
             writer.send([self._envelope.begin(f"{last + 1}:{last + 1}", about["ms"])])
@@ -278,9 +209,8 @@ class Monitor:
     def _batches(
         self, engine: Any, one: CapturedRelation, last: int, stamp: Stamp, skip: int
     ) -> Iterator[list[Message]]:
-        new = self._form(last + 1, one)
-        assert new is not None
-        for batch in events(engine, one, self._form(last, one), new, stamp, skip):
+        old, new = self._forms.before(last + 1, one), self._forms.form(last + 1, one)
+        for batch in events(engine, one, old, new, stamp, skip):
             keys, values = (column.to_pylist() for column in batch.columns)
             yield [
                 (one.topic, None if key is None else key.encode(), value.encode())

@@ -35,8 +35,8 @@ from streaming.sources.postgres import topic_name
 EVENTS = 5000
 """Messages of a Kafka transaction, about."""
 _POLL_SECONDS = 0.1
-_WAITS = (0.5, 1.0, 2.0, 5.0)
-_PASSING = ("SOURCE_UNREACHABLE", "KAFKA_UNREACHABLE")
+WAITS = (0.5, 1.0, 2.0, 5.0)
+PASSING = ("SOURCE_UNREACHABLE", "KAFKA_UNREACHABLE")
 
 
 @dataclass(frozen=True)
@@ -104,10 +104,10 @@ class Capture:
                 return
             except FrescoError as error:
                 ran = ran or self._told > 0
-                if error.code not in _PASSING or not ran:
+                if error.code not in PASSING or not ran:
                     raise
                 self._tell(Status("waiting", "", error=str(error)))
-                self._stop.wait(_WAITS[min(attempts, len(_WAITS) - 1)])
+                self._stop.wait(WAITS[min(attempts, len(WAITS) - 1)])
                 attempts += 1
 
     def _run(self) -> None:

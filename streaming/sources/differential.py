@@ -86,6 +86,30 @@ def write_form(
     return int(rows)
 
 
+def write_fitted(
+    engine: duckdb.DuckDBPyConnection,
+    captured: CapturedRelation,
+    old: Path | None,
+    columns: Sequence[str],
+    new: Path,
+    file: Path,
+) -> None:
+    """Bring a form into the columns of a newer one, by name; NULL where it has none.
+
+    Args:
+        old: a form with `columns`; None for a table that was not there, which has no rows.
+        new: the form of `captured`.
+    """
+    listed = ", ".join(
+        f"c{columns.index(column.name)} AS c{at}" if column.name in columns else f"NULL AS c{at}"
+        for at, column in enumerate(captured.relation.schema)
+    )
+    typed = f"SELECT * FROM {form(new)} WHERE false"
+    rows = typed if old is None else f"{typed} UNION ALL SELECT {listed} FROM {form(old)}"
+    target = str(file).replace("'", "''")
+    engine.execute(f"COPY ({rows}) TO '{target}' (FORMAT parquet)")
+
+
 def form(file: Path) -> str:
     """SQL of a form's rows."""
     return f"read_parquet('{str(file).replace(chr(39), chr(39) * 2)}')"

@@ -77,6 +77,19 @@ def _arrive(play: Play, warehouses: Sequence[Apart], message: ActionList) -> Non
     play.step(f"the list of {message.view} arrives")
 
 
+def _in_some_order(
+    play: Play, warehouses: Sequence[Apart], players: Sequence[Player], seed: int
+) -> list[ActionList]:
+    """The views' newest lists reach the warehouses after number 1's REL; returns them as they arrive."""
+    for one in warehouses:
+        one.rel(_rel(1, *play.views))
+    lists = [one.lists[-1] for one in players]
+    random.Random(seed).shuffle(lists)
+    for each in lists:
+        _arrive(play, warehouses, each)
+    return lists
+
+
 def _rel(number: int, *views: str, idle: Sequence[str] = ()) -> Rel:
     run = RelRun(first=number, last=number, views=tuple(sorted(views)), idle=tuple(sorted(idle)))
     return Rel(group="g", first=number, last=number, runs=(run,))
@@ -111,12 +124,7 @@ def disagreement(server: Postgres, seed: int) -> Outcome:
     play.watch(apart.states, merged.states)
     play.deliver(play.updates(*play.commit(("y.s", 1, (2, 3)))))
     play.settle()
-    for one in (apart, merged):
-        one.rel(_rel(1, "v1", "v2"))
-    lists = [one.lists[-1] for one in players]
-    random.Random(seed).shuffle(lists)
-    for each in lists:
-        _arrive(play, (apart, merged), each)
+    lists = _in_some_order(play, (apart, merged), players, seed)
     both = (bag((1, 2, 3)), bag((2, 3, 4)))
     half = tuple(
         rows if lists[0].view == view else {} for view, rows in zip(views, both, strict=True)
@@ -143,12 +151,7 @@ def transfer(server: Postgres, seed: int) -> Outcome:
     at_x = play.commit(("x.r", -1, (1, 100)), ("x.r", 1, (1, 70)), whole=False)
     at_y = play.commit(("y.s", -1, (1, 0)), ("y.s", 1, (1, 30)))
     play.deliver(play.updates(*at_x, *at_y))
-    for one in (apart, merged):
-        one.rel(_rel(1, "v1", "v2"))
-    lists = [one.lists[-1] for one in players]
-    random.Random(seed).shuffle(lists)
-    for each in lists:
-        _arrive(play, (apart, merged), each)
+    lists = _in_some_order(play, (apart, merged), players, seed)
     old, new = (bag((1, 100)), bag((1, 0))), (bag((1, 70)), bag((1, 30)))
     first = lists[0].view == "v1"
     half = (new[0], old[1]) if first else (old[0], new[1])

@@ -12,6 +12,7 @@ from typing import Any
 import askedpostgres as asked
 import pymysql
 import pytest
+from askedmariadb import captured, source
 from twodatabases import mariadb_server
 
 from streaming.algebra.duckops import DuckOperators
@@ -27,7 +28,6 @@ from streaming.errors import FrescoError
 from streaming.proof.databases import Database
 from streaming.proof.mysqltables import read_tables
 from streaming.sources.debezium import Decoder
-from streaming.sources.mysql import read_schemas
 from streaming.sources.mysqlquery import MysqlSource
 from streaming.sources.mysqlsession import PLAIN
 from streaming.sources.mysqlurl import connect, parse_url
@@ -62,14 +62,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb]:
 @pytest.fixture(scope="module")
 def ops(tmp_path_factory: pytest.TempPathFactory) -> DuckOperators:
     return asked.operators(tmp_path_factory.mktemp("staged"))
-
-
-def captured(server: Mariadb, *tables: str) -> list[Any]:
-    return read_schemas(server.url("shop"), "shop", "shop", {one: f"shop.{one}" for one in tables})
-
-
-def source(server: Mariadb, ops: DuckOperators, *tables: str) -> MysqlSource:
-    return MysqlSource("shop", server.url("shop"), captured(server, *tables), ops)
 
 
 def log_of(server: Mariadb, start: Any, *tables: str) -> LogReader:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import askedpostgres as asked
 import pytest
+from askedmariadb import captured, source
 from twodatabases import mariadb_server
 
 from streaming.algebra.duckops import DuckOperators
@@ -15,7 +15,6 @@ from streaming.embedded.mariadb import Mariadb
 from streaming.errors import FrescoError
 from streaming.sources.mysql import check_log, read_schemas
 from streaming.sources.mysqlcheck import check_server
-from streaming.sources.mysqlquery import MysqlSource
 from streaming.sources.mysqlsession import PLAIN, MysqlSession
 from streaming.sources.mysqlurl import connect, parse_url
 
@@ -34,14 +33,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb]:
 @pytest.fixture(scope="module")
 def ops(tmp_path_factory: pytest.TempPathFactory) -> DuckOperators:
     return asked.operators(tmp_path_factory.mktemp("staged"))
-
-
-def captured(server: Mariadb, *tables: str) -> list[Any]:
-    return read_schemas(server.url("shop"), "shop", "shop", {one: f"shop.{one}" for one in tables})
-
-
-def source(server: Mariadb, ops: DuckOperators, *tables: str) -> MysqlSource:
-    return MysqlSource("shop", server.url("shop"), captured(server, *tables), ops)
 
 
 def test_what_is_wrong_with_a_source_has_a_code_and_no_password(

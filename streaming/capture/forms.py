@@ -19,8 +19,9 @@ import duckdb
 
 from streaming.capture.dumping import dump_tables
 from streaming.capture.durable import move_durably
-from streaming.config import Config, Snapshots
+from streaming.config import Config
 from streaming.errors import FrescoError
+from streaming.sourceconfig import Snapshots
 from streaming.sources import differential
 from streaming.sources.schema import CapturedRelation, captured
 from streaming.sources.snapshotfiles import (

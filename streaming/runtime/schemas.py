@@ -9,9 +9,10 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from streaming.config import Config, Source
+from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.runtime.kafkaclients import client_options, unreachable
+from streaming.sourceconfig import Source
 from streaming.sources import mysql, postgres
 from streaming.sources.mysqltypes import kind_of
 from streaming.sources.mysqlurl import is_mysql

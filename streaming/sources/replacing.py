@@ -246,3 +246,11 @@ def _places(rows: pa.Table) -> np.ndarray:
     """Partition and offset as one number."""
     places: np.ndarray = rows["offset"].to_numpy() * 4096 + rows["partition"].to_numpy()
     return places
+
+
+def distinct(captured: CapturedRelation, rows: Held) -> int:
+    """Rows without repeats; a relation without a key cannot tell."""
+    if not captured.relation.key:
+        return -1
+    keys = [f"a{i}" for i in captured.relation.key]
+    return int(rows.read(columns=keys).group_by(keys).aggregate([]).num_rows)

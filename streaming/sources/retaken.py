@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from streaming.sources.held import Held, HeldFiles
 from streaming.sources.records import Decoded
 from streaming.sources.replacing import (
+    distinct,
     found_empty,
     numbered_of,
     outcome,
@@ -213,7 +214,7 @@ class Retaken:
             wanted = told.scanned[self.captured[name].counted_as]
             if taking is None or not _passed(assembler, source, taking.position):
                 return None
-            if taking.rows.rows != wanted and _distinct(self.captured[name], taking.rows) != wanted:
+            if taking.rows.rows != wanted and distinct(self.captured[name], taking.rows) != wanted:
                 return None
         return Due(source, True, filled, empty)
 
@@ -313,11 +314,3 @@ def _passed(assembler: Assembler, source: str, position: int) -> bool:
     if first is not None:
         return first > position
     return assembler.state.sources[source].last_position > position
-
-
-def _distinct(captured: CapturedRelation, rows: Held) -> int:
-    """Rows without repeats; a relation without a key cannot tell."""
-    if not captured.relation.key:
-        return -1
-    keys = [f"a{i}" for i in captured.relation.key]
-    return int(rows.read(columns=keys).group_by(keys).aggregate([]).num_rows)

@@ -1,7 +1,8 @@
-"""Watches for transactions that hold up their source: END counts rows that do not come (DESIGN 11).
+"""Watches for what holds up a source: rows an END counts, parts of global transactions (DESIGN 6, 11).
 
-Topics are not ordered among themselves, so an END may be ahead of its rows for a moment; only one that
-stays so is told of, once. Nothing is skipped: the source waits until the rows come.
+Topics are not ordered among themselves, so an END may be ahead of its rows for a moment, and a part ahead
+of the others; only what stays so is told of, once. Nothing is skipped: the rows are waited for, and the
+parts until the global timeout.
 """
 
 from __future__ import annotations
@@ -27,17 +28,24 @@ class IncompleteWatch:
 
     Args:
         show: is given (source, seconds) whenever a source is looked at; 0 when it does not wait.
+        error: of a source and the transaction it waits for.
+        patience: seconds before it is told of.
     """
 
-    def __init__(self, show: Callable[[str, float], object]) -> None:
-        self._show = show
+    def __init__(
+        self,
+        show: Callable[[str, float], object],
+        error: Callable[[str, str], FrescoError],
+        patience: float = INCOMPLETE_SECONDS,
+    ) -> None:
+        self._show, self._error, self._patience = show, error, patience
         self._seen: dict[str, _Seen] = {}
 
     def look(self, incomplete: Mapping[str, str]) -> list[FrescoError]:
-        """The errors to tell of now, SOURCE_TRANSACTION_INCOMPLETE, each once.
+        """The errors to tell of now, each once.
 
         Args:
-            incomplete: source -> its first transaction that lacks rows.
+            incomplete: source -> its first transaction that lacks something.
         """
         now = time.monotonic()
         for source in self._seen.keys() - incomplete.keys():
@@ -48,19 +56,32 @@ class IncompleteWatch:
             seen = self._seen.get(source)
             if seen is None or seen.transaction != transaction:
                 seen = _Seen(transaction, now)
-            if now - seen.since >= INCOMPLETE_SECONDS and not seen.told:
-                errors.append(_error(source, transaction))
+            if now - seen.since >= self._patience and not seen.told:
+                errors.append(self._error(source, transaction))
                 seen = replace(seen, told=True)
             self._seen[source] = seen
             self._show(source, now - seen.since)
         return errors
 
 
-def _error(source: str, transaction: str) -> FrescoError:
+def rows_missing(source: str, transaction: str) -> FrescoError:
+    """SOURCE_TRANSACTION_INCOMPLETE."""
     return FrescoError(
         "SOURCE_TRANSACTION_INCOMPLETE",
         f"the END of transaction {transaction} counts rows that have not come for "
         f"{INCOMPLETE_SECONDS:.0f} s; it and what follows it at this source are held",
         where=f"source {source}, transaction {transaction}",
         todo="see that the connector runs and that no row topic was cut; the rows are awaited",
+    )
+
+
+def part_missing(_: str, transaction: str) -> FrescoError:
+    """SOURCE_GLOBAL_INCOMPLETE."""
+    return FrescoError(
+        "SOURCE_GLOBAL_INCOMPLETE",
+        f"a part of global transaction {transaction} has not come for {INCOMPLETE_SECONDS:.0f} s; "
+        "its other parts and what follows them at their sources are held",
+        where=f"global transaction {transaction}",
+        todo="see that the connectors of all its sources run; after limits.global_timeout_ms it is "
+        "released as local transactions",
     )

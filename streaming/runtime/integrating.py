@@ -25,7 +25,7 @@ from streaming.messages import Control, Rel, Rows, Updates
 from streaming.metrics import Metrics
 from streaming.rows import pack, unpack
 from streaming.runtime.grouping import SpanWatch
-from streaming.runtime.incomplete import IncompleteWatch
+from streaming.runtime.incomplete import IncompleteWatch, part_missing, rows_missing
 from streaming.runtime.kafka import Topics
 from streaming.runtime.logs import with_logs
 from streaming.runtime.manifests import Manifest, ManifestExists, put_if_absent
@@ -87,8 +87,9 @@ class IntegratorStage:
         self._tidied = time.monotonic()
         self._unpacked: dict[int, dict[str, pa.Table]] = {}
         self._watch = IncompleteWatch(
-            lambda source, seconds: metrics.incomplete.labels(source).set(seconds)
+            lambda source, seconds: metrics.incomplete.labels(source).set(seconds), rows_missing
         )
+        self._watch_globals = IncompleteWatch(lambda *_: None, part_missing)
         self.restore(None)
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
@@ -259,7 +260,8 @@ class IntegratorStage:
             log.warning("%(code)s: %(what)s [%(where)s] -> %(todo)s", bad.error)
         for released in result.released:
             log.warning("global transaction %s was released as local", released)
-        for error in self._watch.look(result.incomplete):
+        late = self._watch_globals.look({one: one for one in result.overdue})
+        for error in (*self._watch.look(result.incomplete), *late):
             log.warning("%s", error)
         self._metrics.held_parts.set(result.held)
         self._metrics.held_rows.set(sum(result.waiting.values()))

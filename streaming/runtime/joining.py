@@ -109,9 +109,10 @@ class JoiningStage(ViewStage):
         self._near = bool(joining.get("near"))
         failed = joining.get("failed")
         self._failed = FrescoError(**failed) if failed else None
-        super().restore(snapshot)
+        loaded = snapshot is not None and (self.joined is not None or snapshot["checkpoint"])
+        super().restore(snapshot if loaded else None)  # before it is loaded it replays nothing
         self._inbox = Inbox(snapshot["inbox"] if snapshot else None, late=True)
-        if snapshot is None:
+        if not loaded:
             self.needed = 0  # nothing may be dropped from `_updates` before it is loaded
 
     def run(self, records: pa.Table) -> StepResult | None:

@@ -136,7 +136,8 @@ class JoiningStage(ViewStage):
         if not worked and not records.num_rows:
             return None
         left = UpdatesReader(str(self._warehouse)).last - self._manager.number
-        self._near = time.monotonic() - began < NEAR_SECONDS and left <= NUMBERS_PER_STEP
+        quick = time.monotonic() - began < NEAR_SECONDS
+        self._near = self._checkpoint is not None and quick and left <= NUMBERS_PER_STEP
         return self._result()
 
     def applied(self, manifest: Manifest) -> None:

@@ -54,7 +54,8 @@ def test_sales_over_a_postgresql_and_a_mariadb_move_as_one_whatever_is_killed_or
 
 
 def sell_with_kills(shop: Shop, pipeline: Pipeline, captures: list[Process]) -> None:
-    """Crossing sales from 16 threads, one part long after the other, the capture killed twice."""
+    """Crossing sales from 16 threads, one part long after the other, the capture killed twice, and
+    then replaced by another that is started beside it."""
     early, late = parts(900, 1, 5.0, "sale-late")
     shop.at_till(*early)
     working = threading.Thread(target=shop.sell, args=(THREADS, EACH))
@@ -63,8 +64,11 @@ def sell_with_kills(shop: Shop, pipeline: Pipeline, captures: list[Process]) -> 
         captures[-1].kill()
         captures.append(start_capture(pipeline, kill))
     working.join()
+    captures.append(start_capture(pipeline, "beside"))
     shop.at_store("TRUNCATE TABLE note")
     shop.at_store("INSERT INTO note VALUES (3, 'three')")
+    replaced = captures[-2]
+    assert replaced.ends() != 0 and "CAPTURE_FENCED" in replaced.says, "one capture a source"
     shop.at_store(*late)
 
 

@@ -12,9 +12,13 @@ import json
 import os
 import shutil
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import yaml
 from conftest import Bank
@@ -26,6 +30,10 @@ from streaming.readers import Warehouse
 from streaming.runtime.plan import databases
 from streaming.runtime.requests import Requests
 from streaming.verify import verify_pipeline, verify_sources
+from streaming.warehouse.files import Place
+from streaming.warehouse.table import Conflict, Table
+from streaming.warehouse.updates import UpdatesReader
+from streaming.warehouse.upkeep import drop_below
 
 HELD = """
 CREATE MATERIALIZED VIEW held AS
@@ -37,6 +45,10 @@ ASKED = """
 CREATE MATERIALIZED VIEW asked USING compensating AS
 SELECT e.id, a.owner, e.amount FROM south.entry e JOIN south.account a ON e.account = a.id
 """
+EPOCHS = 10
+"""That the other views publish while a view loads."""
+GAP_SECONDS = 15.0
+"""Most between two commits meanwhile, on a machine that is busy."""
 PATIENCE = "300"
 """Seconds; for a machine that is busy."""
 SMALL = "CREATE MATERIALIZED VIEW large_entry AS SELECT id FROM south.entry WHERE amount < 500"
@@ -55,7 +67,7 @@ def pipeline(bank: Bank, tmp_path: Path) -> Pipeline:
 
 
 def fresco(pipeline: Pipeline, *words: str, status: int = 0) -> Any:
-    """A command's answer as JSON."""
+    """A command's answer as JSON; the last of several."""
     done = subprocess.run(
         pipeline.command(*words, "--json"),
         env={**os.environ, **pipeline.environment},
@@ -65,7 +77,7 @@ def fresco(pipeline: Pipeline, *words: str, status: int = 0) -> Any:
         timeout=400,
     )
     assert done.returncode == status, done.stdout + done.stderr
-    return json.loads(done.stdout)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def views(pipeline: Pipeline) -> list[str]:
@@ -120,3 +132,98 @@ def test_views_come_and_go_under_load_and_through_kills(
     assert_every_epoch_once(pipeline)
     assert_no_change_twice(pipeline)
     assert since > 0 and not (pipeline.warehouse / "_state" / "view-total").exists()
+    add_a_view_whose_load_is_held(bank, pipeline, tmp_path / "late.sql")
+    assert_equal(verify_sources(pipeline.warehouse, databases(pipeline.read_config())))
+
+
+def add_a_view_whose_load_is_held(bank: Bank, pipeline: Pipeline, file: Path) -> None:
+    """Its first rows come from the source, whose table is locked while the others go on.
+
+    The view is `held` by another name, so what it shows at every epoch is known.
+    """
+    file.write_text(HELD.replace("VIEW held", "VIEW late"))
+    last = pipeline.epochs()[-1]
+    with pipeline.running("long") as service:
+        with entries_come(bank, "north"):
+            until(lambda: pipeline.epochs()[-1].epoch > last.epoch, "an epoch", alive=service)
+            until(lambda: begins_at(pipeline, last.frontier), "the retention's cut", alive=service)
+            with psycopg.connect(bank.dsns["north"]) as locking:
+                locking.execute("LOCK TABLE account IN ACCESS EXCLUSIVE MODE")
+                fresco(pipeline, "view", "add", str(file), "--wait", "0")
+                until(lambda: waits_for_account(bank), "the load to wait", alive=service)
+                before = (pipeline.newest() or pytest.fail("no epoch")).epoch
+                until(
+                    lambda: pipeline.epochs()[-1].epoch >= before + EPOCHS, "epochs", 120, service
+                )
+                assert waits_for_account(bank) and "late" not in views(pipeline)
+                held = max(gaps(pipeline, before))
+                look_into(pipeline)
+            until(lambda: "late" in views(pipeline), "the view to join", alive=service)
+        bank.rests(pipeline, service)
+        longest = max(gaps(pipeline, before))
+        print(f"longest time between commits: {held:.2f} s while it loads, {longest:.2f} s in all")
+        assert held < GAP_SECONDS and longest < 2 * GAP_SECONDS
+        assert service.stops() == 0
+    assert "Traceback" not in service.says
+    since = load_catalog(pipeline.warehouse).joined["late"].since
+    warehouse = Warehouse(pipeline.warehouse)
+    shown = [one.epoch for one in pipeline.epochs() if one.frontier >= since]
+    assert shown
+    for epoch in shown:
+        late, known = (warehouse.read(view, epoch=epoch).to_pylist() for view in ("late", "held"))
+        assert sorted(late, key=str) == sorted(known, key=str), epoch
+
+
+def look_into(pipeline: Pipeline) -> None:
+    """What the stages say, and what the doctor says, of a pipeline that runs."""
+    for kind in ("updates", "rel", "actions"):
+        told = fresco(pipeline, "topics", "tail", kind, "--last", "1", "--rows", "3")
+        assert told["topic"] == f"changing.{kind}.changing" and told["kind"] == kind, told
+        assert told["says"] and told["producer"] and int(told["sequence"]) > 0, told
+    found = {one["check"]: one for one in fresco(pipeline, "doctor")}
+    assert {one["level"] for one in found.values()} == {"ok", "warning"}, found
+    assert found["captured topics"]["says"] == "10 topics", found
+    assert found["the pipeline's topics"]["says"].startswith("3 of 3 exist"), found
+    assert found["sources and views"]["says"].endswith("views over 6 relations"), found
+
+
+def begins_at(pipeline: Pipeline, number: int) -> bool:
+    """Drop from `_updates` what the retention would; False where a commit came in between."""
+    updates = Table.open(Place.of(str(pipeline.warehouse)).below("_updates"), "relation")
+    assert updates is not None
+    with suppress(Conflict):
+        drop_below(updates, number)
+    return UpdatesReader(str(pipeline.warehouse)).kept_from > 0
+
+
+def waits_for_account(bank: Bank) -> bool:
+    """Whether somebody waits for the lock."""
+    with psycopg.connect(bank.dsns["north"]) as connection:
+        found = connection.execute(
+            "SELECT count(*) FROM pg_locks WHERE relation = 'account'::regclass AND NOT granted"
+        ).fetchone()
+    return found is not None and found[0] > 0
+
+
+@contextmanager
+def entries_come(bank: Bank, source: str) -> Iterator[None]:
+    """Somebody who needs no account inserts entries, one a transaction, until the block ends."""
+    done, numbers, failures = threading.Event(), itertools.count(7_700_000_000), list[Exception]()
+
+    def work() -> None:
+        try:
+            with psycopg.connect(bank.dsns[source], autocommit=True) as connection:
+                while not done.wait(0.05):
+                    values = [next(numbers), 1 + next(numbers) % 5]
+                    connection.execute("INSERT INTO entry VALUES (%s, %s, 1)", values)
+        except Exception as failure:
+            failures.append(failure)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        yield
+    finally:
+        done.set()
+        worker.join()
+    assert not failures, failures

@@ -167,7 +167,7 @@ class Pipeline:
     def news(self) -> tuple[str, ...]:
         """Changes with every commit to a table of the warehouse; costs next to nothing to ask."""
         logs = sorted(self.warehouse.glob("*/_delta_log"))
-        return tuple(f"{log.parent.name}/{max(os.listdir(log), default='')}" for log in logs)
+        return tuple(max(map(str, log.glob("[0-9]*.json")), default=str(log)) for log in logs)
 
     def epochs(self) -> list[Epoch]:
         """What has been published; empty before the first epoch."""

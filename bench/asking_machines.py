@@ -33,6 +33,7 @@ from tests.service.pglog import Log
 
 STEP_SECONDS = 0.5
 """From one look at the log to the next."""
+WARM_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -121,29 +122,26 @@ def measure(dsn: str, sizes: orders.Sizes, run: Run, folder: Path) -> dict[str, 
 
 
 def _loop(dialogue: Dialogue, log: Log, operators: DuckOperators, run: Run) -> dict[str, Any]:
-    """Step after step until the time is over."""
+    """Step after step until the time is over; what a fresh process does once is not counted."""
     ages, spent, shown = list[float](), 0.0, 0
-    until, cpu = time.monotonic() + run.seconds, time.process_time()
+    until = time.monotonic() + WARM_SECONDS
     while time.monotonic() < until:
-        began = time.perf_counter()
-        updates = log.more(operators)
-        read = time.perf_counter()
-        work = dialogue.deliver(updates) if updates is not None else iter(())
-        if updates is None and dialogue.rest():
-            work = dialogue.flush()
-        for one in work:
-            ages += [log.age(n) for n in range(max(one.first, 1), one.last + 1)]
-            shown = max(shown, one.last)
-        dialogue.snapshot()
-        ended = time.perf_counter()
-        spent += ended - read
-        time.sleep(max(0.0, began + STEP_SECONDS - ended))
+        shown = max([shown, *(last for _, last in _step(dialogue, log, operators)[0])])
+    dialogue.counted()
+    before, cpu = log.number, time.process_time()
+    until += run.seconds
+    while time.monotonic() < until:
+        lists, seconds = _step(dialogue, log, operators)
+        for first, last in lists:
+            ages += [log.age(n) for n in range(max(first, 1), last + 1)]
+            shown = max(shown, last)
+        spent += seconds
     cpu = time.process_time() - cpu
-    counts, numbers = dialogue.counted(), max(log.number, 1)
+    counts, numbers = dialogue.counted(), max(log.number - before, 1)
     oldest = max((log.age(n) for n in range(shown + 1, log.number + 1)), default=0.0)
     return {
-        "numbers": log.number,
-        "shown": shown,
+        "numbers": numbers,
+        "shown": max(shown - before, 0),
         "oldest_waiting_s": oldest,
         "p50_s": float(np.percentile(ages, 50)) if ages else None,
         "p99_s": float(np.percentile(ages, 99)) if ages else None,
@@ -152,3 +150,20 @@ def _loop(dialogue: Dialogue, log: Log, operators: DuckOperators, run: Run) -> d
         "wall_ms_per_update": 1000 * spent / numbers,
         "cpu_ms_per_update": 1000 * cpu / numbers,
     }
+
+
+def _step(
+    dialogue: Dialogue, log: Log, operators: DuckOperators
+) -> tuple[list[tuple[int, int]], float]:
+    """One step; the numbers of the lists that came of it, and the seconds without reading the log."""
+    began = time.perf_counter()
+    updates = log.more(operators)
+    read = time.perf_counter()
+    work = dialogue.deliver(updates) if updates is not None else iter(())
+    if updates is None and dialogue.rest():
+        work = dialogue.flush()
+    lists = [(one.first, one.last) for one in work]
+    dialogue.snapshot()
+    ended = time.perf_counter()
+    time.sleep(max(0.0, began + STEP_SECONDS - ended))
+    return lists, ended - read

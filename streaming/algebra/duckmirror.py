@@ -134,9 +134,7 @@ class DuckMirror:
 
     def _indexed(self, at: Positions) -> str:
         """The column of hashes of these columns; it is made when it is first asked for."""
-        if at not in self._indexes:
-            self._indexes.append(at)
-            self._make(f"SELECT {MULTIPLICITY}{self._cells()} FROM {self._table}")
+        self.index(at)
         return f"_h{self._indexes.index(at)}"
 
     def _texts(self, at: Positions, key: tuple[object, ...]) -> list[str]:
@@ -151,6 +149,12 @@ class DuckMirror:
         held = self._by_key[at]
         found = [row for key in keys for row in held.get(key, ())]
         return Signed(self._schema, bag={(0, row): self._tail[0, row] for row in found})
+
+    def index(self, *ats: Positions) -> None:
+        new = [at for at in dict.fromkeys(ats) if at and at not in self._indexes]
+        if new:
+            self._indexes += new
+            self._make(f"SELECT {MULTIPLICITY}{self._cells()} FROM {self._table}")
 
     # Changing -------------------------------------------------------------------------------------
 

@@ -58,6 +58,10 @@ class Keyed(Asking[V], Generic[V]):
 
     def started(self, rows: V) -> None:
         self.mirror.add(rows)
+        self._index()
+
+    def _index(self) -> None:
+        self.mirror.index(*(key.outputs for key in self.keys.places))
 
     # Sets of rows ---------------------------------------------------------------------------------
 
@@ -187,3 +191,4 @@ class Keyed(Asking[V], Generic[V]):
     def restore(self, saved: Mapping[str, Any]) -> None:
         super().restore(saved)
         self.mirror.restore(saved["mirror"])
+        self._index()

@@ -25,6 +25,9 @@ class Mirror(Protocol[V]):
     def matching(self, at: Positions, rows: V, rows_at: Positions) -> V:
         """Those whose columns `at` equal the columns `rows_at` of some row of `rows`."""
 
+    def index(self, *ats: Positions) -> None:
+        """Says by which columns rows will be looked for, so that this is fast from the first time on."""
+
     def add(self, delta: V) -> None:
         """Apply a sent list's signed rows, whatever their numbers."""
 
@@ -47,6 +50,9 @@ class HeldMirror(Generic[V]):
 
     def matching(self, at: Positions, rows: V, rows_at: Positions) -> V:
         return self._operators.matching(self._rows, at, rows, rows_at)
+
+    def index(self, *ats: Positions) -> None:
+        """One pass finds rows by any columns."""
 
     def add(self, delta: V) -> None:
         flat = self._operators.renumbered(delta, 0)

@@ -133,6 +133,8 @@ def test_the_mirror_holds_what_the_plain_one_holds(form: str, data: st.DataObjec
     ops, most = ALL[form], data.draw(st.sampled_from((0, 2, 200)))
     plain, held = HeldMirror(PLAIN, SCHEMA), DuckMirror(ops, SCHEMA, tail=3, looked_up=most)
     for _ in range(data.draw(st.integers(1, 5))):
+        if data.draw(st.booleans()):
+            held.index((0,), (1, 2), (0,))
         delta = data.draw(signed(SCHEMA))
         plain.add(delta)
         held.add(given_as(ops, SCHEMA, delta, False))

@@ -122,7 +122,8 @@ def main() -> None:
     print_progress("classes of the driver: archiving")
     begun = time.monotonic()
     try:
-        train(archive, jars)
+        with _jvm_silent():
+            train(archive, jars)
     except Exception as failure:
         print_progress(f"no archive of the driver's classes, it will start slower: {failure}")
         return

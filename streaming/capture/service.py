@@ -12,8 +12,7 @@ import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import pymysql
 
@@ -24,6 +23,7 @@ from streaming.capture.logevents import LogEvent
 from streaming.capture.position import Progress
 from streaming.capture.publishing import Publisher
 from streaming.capture.snapshot import Scan, Snapshot, begin, current_place, gtid_at
+from streaming.capture.status import Status, streaming_status
 from streaming.capture.writer import Writer
 from streaming.config import Config
 from streaming.errors import FrescoError
@@ -37,30 +37,6 @@ EVENTS = 5000
 _POLL_SECONDS = 0.1
 WAITS = (0.5, 1.0, 2.0, 5.0)
 PASSING = ("SOURCE_UNREACHABLE", "KAFKA_UNREACHABLE")
-
-
-@dataclass(frozen=True)
-class Status:
-    """What a capture tells of itself.
-
-    Attributes:
-        phase: snapshot, streaming or waiting.
-        rows: rows of the snapshot so far.
-        transactions, events: published since the start.
-        behind_ms: age of the newest transaction published, None before one is.
-        error: what it waits for.
-    """
-
-    phase: str
-    place: str
-    rows: int = 0
-    transactions: int = 0
-    events: int = 0
-    behind_ms: int | None = None
-    error: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Capture:
@@ -126,6 +102,12 @@ class Capture:
                 self._check_same_log(progress)
             if progress is not None:
                 self._stream(writer, tables, progress)
+        except FrescoError as error:
+            if error.code == "SOURCE_UNREACHABLE":
+                # The server cuts a replica off for another of its id, too: a second capture of ours.
+                # Who has been fenced ends; begun anew, it would take over again, and so would the other.
+                writer.confirm()
+            raise
         finally:
             writer.close()
 
@@ -243,7 +225,7 @@ class Capture:
             folds_case(self._connection, self._source),
         )
         inbox = LogInbox(reader)
-        self._say(_streaming(publisher), now=True)
+        self._say(streaming_status(publisher), now=True)
         try:
             while not self._stop.is_set():
                 self._batch(writer, publisher, inbox.take(_POLL_SECONDS))
@@ -258,11 +240,11 @@ class Capture:
             if sent >= EVENTS:
                 writer.commit(publisher.progress)
                 before, sent = publisher.progress, 0
-                self._say(_streaming(publisher))
+                self._say(streaming_status(publisher))
         sent += writer.send(publisher.pause())
         if sent or publisher.progress != before:
             writer.commit(publisher.progress)
-        self._say(_streaming(publisher))
+        self._say(streaming_status(publisher))
 
     def _say(self, status: Status, now: bool = False) -> None:
         if now or time.monotonic() - self._told > 1:
@@ -279,17 +261,6 @@ class Capture:
             where=f"source {self._source}",
             todo="GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO its user",
         )
-
-
-def _streaming(publisher: Publisher) -> Status:
-    behind = int(time.time() * 1000) - publisher.newest_ms if publisher.newest_ms else None
-    return Status(
-        "streaming",
-        str(publisher.progress.at),
-        transactions=publisher.transactions,
-        events=publisher.events,
-        behind_ms=behind,
-    )
 
 
 def _server_id(connection: pymysql.connections.Connection) -> int:

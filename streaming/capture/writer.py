@@ -54,6 +54,7 @@ class Writer:
         self._config, self._prefix = config, prefix
         self._state = state_topic(prefix)
         self._open = False
+        self._committed: Progress | None = None
         try:
             self._make(topics)
         except KafkaError as error:
@@ -118,6 +119,7 @@ class Writer:
             while True:
                 found = self._newest(consumer, partition, start, end)
                 if found is not None or start <= first:
+                    self._committed = found
                     return found
                 start = first
         except KafkaError as error:
@@ -177,9 +179,24 @@ class Writer:
             self._begin()
             self._produce(self._state, b"progress", progress.to_json())
             self._producer.commit_transaction(_TIMEOUT)
-            self._open = False
+            self._open, self._committed = False, progress
         except KafkaException as error:
             raise self._judged(error) from error
+
+    def confirm(self) -> None:
+        """Make sure that no other capture of the source has taken over; what is open is aborted.
+
+        Raises:
+            FrescoError: CAPTURE_FENCED; KAFKA_UNREACHABLE.
+        """
+        try:
+            if self._open:
+                self._producer.abort_transaction(_TIMEOUT)
+                self._open = False
+        except KafkaException as error:
+            raise self._judged(error) from error
+        if self._committed is not None:
+            self.commit(self._committed)
 
     def close(self) -> None:
         """Leave; what is open is aborted, by the broker where it cannot be by us."""

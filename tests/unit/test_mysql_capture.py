@@ -17,7 +17,8 @@ from streaming.capture.binlog import LogReader
 from streaming.capture.inbox import LogInbox
 from streaming.capture.logevents import Begin, Commit, Ddl, LogEvent, Truncate
 from streaming.capture.position import Progress, progress_from_json
-from streaming.capture.service import Capture, Status
+from streaming.capture.service import Capture
+from streaming.capture.status import Status
 from streaming.capture.writer import Writer
 from streaming.config import parse_config
 from streaming.console.capturing import status_line

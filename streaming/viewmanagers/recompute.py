@@ -140,8 +140,11 @@ class RecomputeManager(Asking[V]):
         while any(period.due for period in self.periods):
             last = next(at for at, period in enumerate(self.periods) if period.due)
             taken, self.periods = self.periods[: last + 1], self.periods[last + 1 :]
-            if any(period.busy for period in taken):
-                self.refresh = Period(taken[0].first, taken[-1].last, True, True)
+            busy = [period.first for period in taken if period.busy]
+            if busy:
+                # Not from `taken[0]` on: a cut may lie between what is idle and the first work, and a
+                # list that begins at work crosses none of those.
+                self.refresh = Period(busy[0], taken[-1].last, True, True)
                 return [self.ask((Term(1, (), self.psj.places),))]
         return []
 

@@ -53,6 +53,20 @@ def test_a_refresh_every_third_number() -> None:
     true_states(one)
 
 
+def test_a_list_begins_at_work_and_crosses_no_cut_before_it() -> None:
+    one = played(RecomputeManager, TWO, every=4)
+    for _ in range(2):
+        idle = one.sources.commit()
+        nobody = tuple(run.model_copy(update={"views": ()}) for run in idle.runs)
+        one.deliver(idle.model_copy(update={"runs": nobody, "cut": True}))
+    work = one.sources.commit(("x.r", 1, (5, 2)))
+    one.deliver(work.model_copy(update={"cut": False}))
+    one.deliver(one.sources.commit())
+    one.settle()
+    (sent,) = one.lists
+    assert (sent.first, sent.last, sent.across) == (3, 4, False)
+
+
 def test_cross_terms_are_one_query_a_round_and_rounds_are_bounded() -> None:
     one = played(RecomputeManager, THREE, CHAIN, initial=CHAIN_ROWS)
     one.deliver(one.sources.commit(("x.r", 1, (5, 2))))

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from streaming.embedded.jars import cache_folder, jars_of_spark
-from streaming.embedded.java import java_command
+from streaming.embedded.java import java_command, java_says
 
 _QUIET = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
 
@@ -36,8 +35,7 @@ def _artifact(jar: Path) -> str:
 
 def archive_file(jars: Sequence[str]) -> Path:
     """Where the archive of this Java, this Spark and these jars is, or would be."""
-    said = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=False)
-    parts = (said.stderr + said.stdout, class_path(jars), *map(str, jars_of_spark()))
+    parts = (java_says(java_command()), class_path(jars), *map(str, jars_of_spark()))
     fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
     return cache_folder() / "classes" / f"driver-{fingerprint}.jsa"
 

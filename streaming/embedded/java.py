@@ -54,10 +54,15 @@ def java_command() -> str:
 
 
 @functools.cache
+def java_says(java: str) -> str:
+    """What a `java` command says of its version; it is asked once."""
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    return said.stderr + said.stdout
+
+
 def _feature_version(java: str) -> int:
     """The feature release (17, 21, ...) of a `java` command; 0 when it does not say."""
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    match = re.search(r'version "(?:1\.)?(\d+)', java_says(java))
     return int(match.group(1)) if match else 0
 
 

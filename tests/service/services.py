@@ -11,14 +11,16 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
 
+import psycopg
 import yaml
 
 from streaming.config import Config, load_config
@@ -130,6 +132,31 @@ def until(
         time.sleep(max(POLL_SECONDS, REST_PER_COST * cost))
         asked = time.monotonic()
     return found
+
+
+@contextmanager
+def writing(dsn: str, statements: Iterable[str], pause: float) -> Iterator[None]:
+    """Somebody commits one statement after the other, `pause` seconds apart, until the block ends."""
+    done, failures = threading.Event(), list[BaseException]()
+
+    def work() -> None:
+        try:
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                for statement in statements:
+                    connection.execute(statement.encode())
+                    if done.wait(pause):
+                        return
+        except BaseException as failure:
+            failures.append(failure)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        yield
+    finally:
+        done.set()
+        worker.join()
+    assert not failures, failures
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import psycopg
@@ -19,7 +18,7 @@ import pytest
 from conftest import Bank
 from kafka import KafkaProducer
 from proofs import assert_equal, assert_every_epoch_once, assert_no_change_twice
-from services import Pipeline, Process, specified_pipeline, until
+from services import Pipeline, Process, specified_pipeline, until, writing
 
 from streaming.embedded.description import POSTGRES_USER, Source, connector_config
 from streaming.embedded.kafka import create_topics
@@ -114,37 +113,20 @@ class Captured:
         self.run(LOST)
         self._rest.ask("PUT", f"{path}/resume")
 
-    @contextmanager
-    def at_work(self, changing: bool) -> Iterator[None]:
+    def at_work(self, changing: bool) -> AbstractContextManager[None]:
         """Entries come, and with `changing` also change and go, until the block ends.
 
         None is of an account that is lost.
         """
-        done, failures = threading.Event(), list[BaseException]()
 
-        def work() -> None:
-            try:
-                with psycopg.connect(self.dsn, autocommit=True) as connection:
-                    for number in iter(lambda: next(IDS), None):
-                        texts = [f"INSERT INTO entry VALUES ({number}, {2 + number % 8}, 1)"]
-                        if changing:
-                            texts.append(f"UPDATE entry SET amount = 2 WHERE id = {number % 300}")
-                            texts.append(f"DELETE FROM entry WHERE id = {number - 20}")
-                        for text in texts:
-                            connection.execute(text.encode())
-                            if done.wait(0.02):
-                                return
-            except BaseException as failure:
-                failures.append(failure)
+        def statements() -> Iterator[str]:
+            for number in IDS:
+                yield f"INSERT INTO entry VALUES ({number}, {2 + number % 8}, 1)"
+                if changing:
+                    yield f"UPDATE entry SET amount = 2 WHERE id = {number % 300}"
+                    yield f"DELETE FROM entry WHERE id = {number - 20}"
 
-        worker = threading.Thread(target=work)
-        worker.start()
-        try:
-            yield
-        finally:
-            done.set()
-            worker.join()
-        assert not failures, failures
+        return writing(self.dsn, statements(), 0.02)
 
 
 def agrees(service: Process, relations: int, what: str) -> None:

@@ -12,9 +12,7 @@ import json
 import os
 import shutil
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ import pytest
 import yaml
 from conftest import Bank
 from proofs import assert_complete, assert_equal, assert_every_epoch_once, assert_no_change_twice
-from services import BANK_CONFIG, ROOT, Pipeline, until, write_pipeline
+from services import BANK_CONFIG, ROOT, Pipeline, until, write_pipeline, writing
 
 from streaming.catalog import load_catalog
 from streaming.readers import Warehouse
@@ -205,25 +203,8 @@ def waits_for_account(bank: Bank) -> bool:
     return found is not None and found[0] > 0
 
 
-@contextmanager
-def entries_come(bank: Bank, source: str) -> Iterator[None]:
+def entries_come(bank: Bank, source: str) -> AbstractContextManager[None]:
     """Somebody who needs no account inserts entries, one a transaction, until the block ends."""
-    done, numbers, failures = threading.Event(), itertools.count(7_700_000_000), list[Exception]()
-
-    def work() -> None:
-        try:
-            with psycopg.connect(bank.dsns[source], autocommit=True) as connection:
-                while not done.wait(0.05):
-                    values = [next(numbers), 1 + next(numbers) % 5]
-                    connection.execute("INSERT INTO entry VALUES (%s, %s, 1)", values)
-        except Exception as failure:
-            failures.append(failure)
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    try:
-        yield
-    finally:
-        done.set()
-        worker.join()
-    assert not failures, failures
+    numbers = itertools.count(7_700_000_000)
+    inserts = (f"INSERT INTO entry VALUES ({n}, {1 + n % 5}, 1)" for n in numbers)
+    return writing(bank.dsns[source], inserts, 0.05)

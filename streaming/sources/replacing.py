@@ -233,6 +233,17 @@ def found_empty(captured: CapturedRelation) -> str:
     )
 
 
+def unfinished(captured: CapturedRelation, rows: int, scanned: int | None) -> str:
+    """What to say of one of which no more comes; `scanned` is None where nobody has said."""
+    of = "an unknown number of" if scanned is None else str(scanned)
+    return (
+        f"SOURCE_SNAPSHOT_UNFINISHED: a snapshot of {captured.relation.name} was taken again and never "
+        f"came whole: {rows} of {of} rows can be used; the relation stays as the log has told it "
+        f"[topic {captured.topic}] -> see `fresco status` for records that cannot be read, and take "
+        "the snapshot again"
+    )
+
+
 def numbered_of(later: Held, waiting: Held) -> pa.Table:
     """Of the events those that have a number by now."""
     marks, waits = later.read(), waiting.table

@@ -10,6 +10,11 @@ committed `CLOCKS_MS` after the notification of the end: late, and never wrong. 
 tells rows between the log's own events (op `i` here), each at its own place: it is looked at when its
 COMPLETED has come and all events before its rows have numbers. Keys that it does not name stay as they
 are.
+
+A connector that is ended in the middle says nothing more, and a record that cannot be decoded is missing
+for ever. So when the source has committed for `SILENCE_MS` after the last that was heard of a snapshot,
+no more of it comes: a whole one is let go, because what its relations hold it cannot say, and of an
+incremental one what has come is used.
 """
 
 from __future__ import annotations
@@ -31,36 +36,21 @@ from streaming.sources.replacing import (
     numbered_of,
     outcome,
     replacement,
-    touched,
-    touched_schema,
+    unfinished,
 )
-from streaming.sources.rowquery import PASSING, row_schema
+from streaming.sources.rowquery import PASSING
 from streaming.sources.schema import CapturedRelation
 from streaming.sources.snapshotnotes import Told, heard
 from streaming.sources.snapshots import SnapshotWork
+from streaming.sources.taking import Taking
 from streaming.sources.transactions import Assembler
 
 CLOCKS_MS = 5_000
 """How far a database's clock and its connector's may be apart."""
+SILENCE_MS = 600_000
+"""Of a snapshot under way something is heard more often: rows and notifications, as they are read."""
 Contents = Callable[[CapturedRelation, int], pa.Table]
 """A relation's rows after a number, as a delta; raises FrescoError where they cannot be had."""
-
-
-@dataclass(frozen=True)
-class Taking:
-    """One relation's rows in a snapshot that has not taken effect.
-
-    Attributes:
-        rows: as decoded.
-        later: the keys of events after the first of them (`touched_schema`).
-        since: partition -> offset of the first row.
-        position: the rows' log position; -1 of an incremental snapshot.
-    """
-
-    rows: Held
-    later: Held
-    since: Mapping[int, int]
-    position: int
 
 
 Key = tuple[str, bool]
@@ -74,12 +64,15 @@ class Due:
     Attributes:
         empty: of them those in which the snapshot found nothing; without either it was broken off
             before it had read one.
+        silent: of those that cannot take effect, because no more comes of the snapshot, how many rows
+            have come, and of how many that were scanned.
     """
 
     source: str
     whole: bool
     relations: tuple[str, ...]
     empty: tuple[str, ...] = ()
+    silent: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -136,10 +129,11 @@ class Retaken:
                     )
                 if mine.num_rows:
                     self._receive(takings, told, captured, whole, mine, waiting[name])
+                    key = captured.source, whole
+                    told[key] = replace(told.get(key, Told()), heard=now_ms)
         for (name, whole), taking in takings.items():
             if name in streamed.rows:
-                later = self._later(self.captured[name], taking, streamed.rows[name])
-                takings[name, whole] = replace(taking, later=taking.later.plus(later))
+                takings[name, whole] = taking.passed_by(streamed.rows[name])
         return replace(self, takings=takings, told=told)
 
     def _receive(
@@ -166,22 +160,8 @@ class Retaken:
                 told[captured.source, True] = replace(known, positions=known.positions + 1)
             rows = rows.filter(pc.equal(rows["position"], newest))
         if old is None or newest > old.position:
-            first = rows.group_by("partition").aggregate([("offset", "min")])
-            since = dict(zip(*(column.to_pylist() for column in first.columns), strict=True))
-            held = Held(row_schema(captured), (), self.files)
-            marks = Held(touched_schema(captured), (), self.files)
-            old = Taking(held, marks, since, newest)
-            before = (
-                waiting.read(columns=None) if waiting.rows else row_schema(captured).empty_table()
-            )
-            old = replace(old, later=marks.plus(self._later(captured, old, before)))
-        takings[name, whole] = replace(old, rows=old.rows.plus(rows))
-
-    def _later(self, captured: CapturedRelation, taking: Taking, rows: pa.Table) -> pa.Table:
-        partitions, first = rows["partition"].to_numpy(), np.full(rows.num_rows, -1)
-        for partition, offset in taking.since.items():
-            first[partitions == partition] = offset
-        return touched(captured, rows.filter(pa.array(rows["offset"].to_numpy() > first)))
+            old = Taking.begun(captured, rows, waiting, newest, self.files)
+        takings[name, whole] = old.plus(rows)
 
     def _source(self, relation: str) -> str:
         return self.captured[relation].source
@@ -191,14 +171,25 @@ class Retaken:
     def due(self, assembler: Assembler) -> Due | None:
         """A snapshot that may take effect now; with `assembler`'s state of the same moment."""
         for (source, whole), told in self.told.items():
-            if not told.completed:
-                continue
-            found = (
-                self._whole(source, told, assembler) if whole else self._passing(source, assembler)
-            )
+            silent = self.committed.get(source, 0) > told.heard + SILENCE_MS
+            found = None
+            if not whole and (told.completed or silent):
+                found = self._passing(source, assembler)
+            elif whole and told.completed:
+                found = self._whole(source, told, assembler)
+            if found is None and whole and silent:
+                found = self._given_up(source, told)
             if found is not None:
                 return found
         return None
+
+    def _given_up(self, source: str, told: Told) -> Due:
+        counts = {
+            name: (taking.rows.rows, told.scanned.get(taking.captured.counted_as))
+            for (name, whole), taking in self.takings.items()
+            if whole and taking.captured.source == source
+        }
+        return Due(source, True, (), (), counts)
 
     def _whole(self, source: str, told: Told, assembler: Assembler) -> Due | None:
         mine = [one for one in self.captured.values() if one.source == source]
@@ -221,13 +212,8 @@ class Retaken:
     def _passing(self, source: str, assembler: Assembler) -> Due | None:
         mine = [name for name, whole in self.takings if not whole and self._source(name) == source]
         for name in mine:
-            last = self.takings[name, False].rows.read(columns=["partition", "offset"])
-            waits = assembler.state.held[name].table
-            ends = last.group_by("partition").aggregate([("offset", "max")])
-            for partition, offset in zip(*(c.to_pylist() for c in ends.columns), strict=True):
-                before = waits.filter(pc.equal(waits["partition"], partition))["offset"]
-                if len(before) and pc.min(before).as_py() < offset:
-                    return None
+            if not self.takings[name, False].precedes(assembler.state.held[name].table):
+                return None
         return Due(source, False, tuple(mine)) if mine else None
 
     def replaced(
@@ -256,6 +242,7 @@ class Retaken:
         for name in due.empty:
             if contents(self.captured[name], number - 1).num_rows:
                 notices.append(found_empty(self.captured[name]))
+        notices += [unfinished(self.captured[n], *counts) for n, counts in due.silent.items()]
         return rows, tuple(notices)
 
     def done(self, due: Due) -> Retaken:
@@ -277,18 +264,14 @@ class Retaken:
         """Itself with its rows staged, and what a JSON snapshot says of it."""
         takings, notes = {}, []
         for (name, whole), taking in self.takings.items():
-            rows, row_notes = taking.rows.snapshot()
-            later, later_notes = taking.later.snapshot()
-            takings[name, whole] = replace(taking, rows=rows, later=later)
-            since = sorted(taking.since.items())
-            notes.append([name, whole, row_notes, later_notes, since, taking.position])
+            takings[name, whole], note = taking.snapshot()
+            notes.append([name, whole, *note])
         told = [
-            [*key, dict(t.scanned), t.completed, t.at, t.starts, t.positions]
+            [*key, dict(t.scanned), t.completed, t.at, t.starts, t.positions, t.heard]
             for key, t in self.told.items()
         ]
-        note = {"takings": notes, "told": told, "past": dict(self.past)}
-        note["committed"] = dict(self.committed)
-        return replace(self, takings=takings), note
+        kept = {"takings": notes, "told": told, "past": dict(self.past)}
+        return replace(self, takings=takings), {**kept, "committed": dict(self.committed)}
 
     def restore(self, note: Mapping[str, Any], altered: Collection[str] = ()) -> Retaken:
         """The same back from a JSON snapshot's note.
@@ -297,13 +280,11 @@ class Retaken:
             altered: relations that have other columns since; what was held of them is of no use.
         """
         takings: dict[Key, Taking] = {}
-        for name, whole, rows, later, since, position in note.get("takings", ()):
+        for name, whole, *rest in note.get("takings", ()):
             captured = self.captured.get(name)
             if captured is not None and name not in altered:
-                held = Held(row_schema(captured), (), self.files).restore(rows)
-                marks = Held(touched_schema(captured), (), self.files).restore(later)
-                takings[name, whole] = Taking(held, marks, dict(map(tuple, since)), position)
-        told = {(source, whole): Told(*rest) for source, whole, *rest in note.get("told", ())}
+                takings[name, whole] = Taking.back(captured, self.files, rest)
+        told = {(source, whole): Told(*told) for source, whole, *told in note.get("told", ())}
         past, committed = dict(note.get("past", {})), dict(note.get("committed", {}))
         return replace(self, takings=takings, told=told, past=past, committed=committed)
 

@@ -17,6 +17,7 @@ class Told:
         at: when that was, by the connector's clock, milliseconds since 1970.
         starts: snapshots begun, and `positions` those of which rows have come: a snapshot is not
             measured by the notifications of the one before.
+        heard: when the last row or notification of it was read, by our clock.
     """
 
     scanned: Mapping[str, int] = field(default_factory=dict)
@@ -24,10 +25,12 @@ class Told:
     at: int = 0
     starts: int = 0
     positions: int = 0
+    heard: int = 0
 
 
 def heard(told: Told, note: Mapping[str, Any], now_ms: int) -> Told:
-    """After one more notification; `now_ms` is for one that does not say when it was made."""
+    """After one more notification, read at `now_ms`: most say themselves when they were made."""
+    told = replace(told, heard=now_ms)
     match note["type"]:
         case "STARTED":
             return replace(told, scanned={}, completed=False, starts=told.starts + 1)

@@ -1,0 +1,99 @@
+"""One relation's rows in a snapshot that was taken again, and what the log has told since (`retaken`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.sources.held import Held, HeldFiles
+from streaming.sources.replacing import touched, touched_schema
+from streaming.sources.rowquery import row_schema
+from streaming.sources.schema import CapturedRelation
+
+
+@dataclass(frozen=True)
+class Taking:
+    """Rows that have not taken effect; every method leaves it as it is.
+
+    Attributes:
+        rows: as decoded.
+        later: the keys of events after the first of them (`touched_schema`).
+        since: partition -> offset of the first row.
+        position: the rows' log position; -1 of an incremental snapshot.
+    """
+
+    captured: CapturedRelation
+    rows: Held
+    later: Held
+    since: Mapping[int, int]
+    position: int
+
+    @classmethod
+    def begun(
+        cls,
+        captured: CapturedRelation,
+        rows: pa.Table,
+        waiting: Held,
+        position: int,
+        files: HeldFiles | None,
+    ) -> Taking:
+        """Without its rows yet, of which `rows` are the first.
+
+        Args:
+            waiting: the relation's events that have no number.
+        """
+        first = rows.group_by("partition").aggregate([("offset", "min")])
+        since = dict(zip(*(column.to_pylist() for column in first.columns), strict=True))
+        schema = row_schema(captured)
+        held, marks = Held(schema, (), files), Held(touched_schema(captured), (), files)
+        before = waiting.read() if waiting.rows else schema.empty_table()
+        return cls(captured, held, marks, since, position).passed_by(before)
+
+    def passed_by(self, events: pa.Table) -> Taking:
+        """After events of the log, decoded."""
+        partitions, first = events["partition"].to_numpy(), np.full(events.num_rows, -1)
+        for partition, offset in self.since.items():
+            first[partitions == partition] = offset
+        after = events.filter(pa.array(events["offset"].to_numpy() > first))
+        return replace(self, later=self.later.plus(touched(self.captured, after)))
+
+    def plus(self, rows: pa.Table) -> Taking:
+        """With more rows."""
+        return replace(self, rows=self.rows.plus(rows))
+
+    def last(self) -> Mapping[int, int]:
+        """Partition -> offset of the last row."""
+        places = self.rows.read(columns=["partition", "offset"])
+        ends = places.group_by("partition").aggregate([("offset", "max")])
+        return dict(zip(*(column.to_pylist() for column in ends.columns), strict=True))
+
+    def precedes(self, events: pa.Table) -> bool:
+        """Whether none of the log's events (partition, offset) lies before a row of it."""
+        for partition, offset in self.last().items():
+            mine = events.filter(pc.equal(events["partition"], partition))["offset"]
+            if len(mine) and pc.min(mine).as_py() < offset:
+                return False
+        return True
+
+    def snapshot(self) -> tuple[Taking, list[Any]]:
+        """Itself with its rows staged, and what a JSON snapshot says of it."""
+        rows, row_notes = self.rows.snapshot()
+        later, later_notes = self.later.snapshot()
+        since = sorted(self.since.items())
+        staged = replace(self, rows=rows, later=later)
+        return staged, [row_notes, later_notes, since, self.position]
+
+    @classmethod
+    def back(
+        cls, captured: CapturedRelation, files: HeldFiles | None, note: Sequence[Any]
+    ) -> Taking:
+        """From a snapshot's note."""
+        rows, later, since, position = note
+        held = Held(row_schema(captured), (), files).restore(rows)
+        marks = Held(touched_schema(captured), (), files).restore(later)
+        return cls(captured, held, marks, dict(map(tuple, since)), position)

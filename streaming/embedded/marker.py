@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+import pyarrow.compute as pc
 
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
@@ -32,6 +33,20 @@ class Marker:
                 connection.execute("INSERT INTO fresco_global VALUES (%s, 1)", [ids[name]])
         return Marker(ids)
 
+    def numbers(self, path: Path) -> dict[str, int]:
+        """Source name -> transaction number, of the markers that have been recorded."""
+        warehouse, found = Warehouse(path), dict[str, int]()
+        for name, marker in self.ids.items():
+            rows = warehouse.updates(f"{name}.fresco_global")
+            mine = rows.filter(pc.equal(rows["id"], marker))["_number"].to_pylist()
+            if mine:
+                found[name] = mine[0]
+        return found
+
+    def recorded(self, path: Path) -> bool:
+        """Whether every marker has a number."""
+        return self.numbers(path).keys() == self.ids.keys()
+
     def reflected(self, path: Path) -> bool:
         """Whether every marker is at or below the frontier of every group's newest epoch."""
         warehouse = Warehouse(path)
@@ -40,12 +55,6 @@ class Marker:
         except (FrescoError, IndexError):
             return False
         frontiers = [one.frontier for one in newest if not one.sessions]
-        found = set()
-        for name, marker in self.ids.items():
-            rows = warehouse.updates(f"{name}.fresco_global")
-            for number, value in zip(
-                rows["_number"].to_pylist(), rows["id"].to_pylist(), strict=True
-            ):
-                if value == marker and frontiers and number <= min(frontiers):
-                    found.add(name)
-        return found == set(self.ids)
+        numbers = self.numbers(path)
+        upto = max(numbers.values(), default=0)
+        return numbers.keys() == self.ids.keys() and bool(frontiers) and upto <= min(frontiers)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -34,6 +35,7 @@ from streaming.runtime.step import StepResult
 from streaming.runtime.viewchanges import ViewChanges
 from streaming.sources.held import HeldFiles
 from streaming.sources.intake import Intake, IntakeResult
+from streaming.sources.records import abridged
 from streaming.warehouse.retention import UpdatesRetention
 from streaming.warehouse.updates import UpdatesWriter
 from streaming.warehouse.upkeep import Upkeep
@@ -131,7 +133,7 @@ class IntegratorStage:
             "intake": intake,
             "number": result.last,
             "bad": [
-                *map(asdict, result.bad),
+                *map(asdict, abridged(result.bad)),
                 *({**asdict(one), "lost": True} for one in result.lost),
             ],
             "incomplete": result.incomplete,
@@ -255,8 +257,9 @@ class IntegratorStage:
     def _measure(self, result: IntakeResult) -> None:
         for notice in result.notices:
             log.warning("%s", notice)
-        for bad in (*result.bad, *result.lost):
-            self._metrics.bad_records.labels(bad.topic).inc()
+        for topic, count in Counter(one.topic for one in (*result.bad, *result.lost)).items():
+            self._metrics.bad_records.labels(topic).inc(count)
+        for bad in (*abridged(result.bad), *result.lost):
             log.warning("%(code)s: %(what)s [%(where)s] -> %(todo)s", bad.error)
         for released in result.released:
             log.warning("global transaction %s was released as local", released)

@@ -62,6 +62,8 @@ class Recovery:
         """View -> when it came back."""
         self._falls: dict[str, int] = {}
         self._began = False
+        self._updates: UpdatesReader | None = None
+        self._version, self._highs = -1, dict[str, int]()
 
     def look(self, suspended: Mapping[str, Mapping[str, str]]) -> list[str]:
         """Ask for the views that are worth a try; returns their names.
@@ -108,15 +110,25 @@ class Recovery:
         decided = frozenset(decisions(self._warehouse))
         if error.get("code") in BY_DECISION:
             return decided
-        relations = set(self._spec(view).relations)
-        files = UpdatesReader(str(self._warehouse)).table.files()
-        over_views = not relations <= {one.partition for one in files}
-        highs = [
-            int(one.high.get("number") or 0)
-            for one in files
-            if over_views or one.partition in relations
-        ]
+        relations, recorded = set(self._spec(view).relations), self._recorded()
+        over_views = not relations <= recorded.keys()
+        highs = [n for name, n in recorded.items() if over_views or name in relations]
         return decided, max(highs, default=-1)
+
+    def _recorded(self) -> Mapping[str, int]:
+        """Relation -> the highest number of its updates; the table is listed once for each version."""
+        if self._updates is None:
+            self._updates = UpdatesReader(str(self._warehouse))
+        else:
+            self._updates.refresh()
+        if self._updates.table.version != self._version:
+            highs: dict[str, int] = {}
+            for one in self._updates.table.files():
+                highs[one.partition] = max(
+                    int(one.high.get("number") or 0), highs.get(one.partition, 0)
+                )
+            self._version, self._highs = self._updates.table.version, highs
+        return self._highs
 
     def _ask(self, view: str, waits: Sequence[float]) -> bool:
         tries = self._tried[view] = self._tried.get(view, 0) + 1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ import pyarrow as pa
 
 from streaming.errors import FrescoError
 from streaming.sources.schema import CapturedRelation
+
+APART = 20
+"""Records of a step and partition that are kept and told one by one."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,32 @@ class BadRecord:
     source: str | None = None
     relation: str | None = None
     transaction: str | None = None
+
+
+def abridged(bad: Sequence[BadRecord]) -> tuple[BadRecord, ...]:
+    """The records of one step, of each partition the first `APART` and one that stands for the rest.
+
+    That one may be behind any damage of its relation, so it says no transaction.
+    """
+    found: list[BadRecord] = []
+    for _, mine in itertools.groupby(sorted(bad, key=_place), key=lambda one: _place(one)[:2]):
+        first, rest = (records := list(mine))[:APART], records[APART:]
+        found += first
+        if len(rest) > 1:
+            error = {
+                **rest[0].error,
+                "code": "SOURCE_MANY_BAD",
+                "what": f"{len(rest)} more records cannot be used; the first: {rest[0].error['what']}",
+                "where": f"topic {rest[0].topic}, partition {rest[0].partition}, "
+                f"offset {rest[0].offset} to {rest[-1].offset}",
+            }
+            rest = [replace(rest[0], error=error, transaction=None)]
+        found += rest
+    return tuple(found)
+
+
+def _place(record: BadRecord) -> tuple[str, int, int]:
+    return record.topic, record.partition, record.offset
 
 
 @dataclass(frozen=True)

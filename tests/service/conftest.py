@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -55,9 +56,18 @@ class Bank:
         finally:
             workload.stop()
 
-    def rests(self, pipeline: Pipeline, service: Process) -> None:
-        """Return when the views reflect everything the databases hold now."""
-        reached = pipeline.reflects(Marker.put(self.dsns))
+    def rests(self, pipeline: Pipeline, service: Process, period: int = 0) -> None:
+        """Return when the views reflect everything the databases hold now.
+
+        Args:
+            period: numbers between two refreshes; what no view reads brings them to the next.
+        """
+        marker = Marker.put(self.dsns)
+        if period:
+            until(partial(marker.recorded, pipeline.warehouse), "the marker", alive=service)
+        for _ in range(period):
+            Marker.put({"south": self.dsns["south"]})
+        reached = pipeline.reflects(marker)
         until(reached, "the views to rest", alive=service)
 
 

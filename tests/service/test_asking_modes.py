@@ -22,6 +22,8 @@ JOINED = """SELECT e.id AS entry, a.id AS account, a.owner, e.amount
 FROM north.account a JOIN north.entry e ON e.account = a.id"""
 OVER_BOTH = """SELECT e.id AS entry, a.id AS account, a.owner, e.amount
 FROM north.account a JOIN south.entry e ON e.account = a.id"""
+EVERY = 20
+"""Transactions between two refreshes."""
 VIEWS: Mapping[str, tuple[str, str]] = {
     "kept": ("COMPLETE CONSISTENCY USING replica", JOINED),
     "asked": ("COMPLETE CONSISTENCY USING compensating", JOINED),
@@ -30,7 +32,7 @@ VIEWS: Mapping[str, tuple[str, str]] = {
     "by_five": ("COMPLETE EVERY 5 USING c_strobe", JOINED),
     "by_strobe": ("STRONG CONSISTENCY USING strobe", JOINED),
     "by_eca": ("STRONG CONSISTENCY USING eca", JOINED),
-    "refreshed": ("STRONG CONSISTENCY USING recompute EVERY '20 transactions'", JOINED),
+    "refreshed": (f"STRONG CONSISTENCY USING recompute EVERY '{EVERY} transactions'", JOINED),
     "asked_both": ("COMPLETE CONSISTENCY USING compensating", OVER_BOTH),
     "swept_both": ("COMPLETE CONSISTENCY USING sweep", OVER_BOTH),
     "by_g_strobe": ("STRONG CONSISTENCY USING strobe", OVER_BOTH),
@@ -85,7 +87,7 @@ def test_every_mode_keeps_its_level_while_people_work_and_after_a_kill(
         frontier = pipeline.epochs()[-1].frontier
         until(lambda: pipeline.epochs()[-1].frontier > frontier + 40, "more", alive=again)
     try:
-        bank.rests(pipeline, again)
+        bank.rests(pipeline, again, period=EVERY)
         asked = counted(again)
         assert again.stops() == 0
     finally:

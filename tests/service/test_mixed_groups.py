@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pyarrow.compute as pc
 import pytest
 import yaml
 from conftest import Bank
 from proofs import assert_equal
-from services import BANK_CONFIG, Pipeline, Process, until, write_pipeline
+from services import BANK_CONFIG, Pipeline, until, write_pipeline
 
-from streaming.embedded.marker import Marker
 from streaming.errors import FrescoError
 from streaming.proof.levels import reaches
 from streaming.readers import Warehouse
@@ -81,27 +79,6 @@ def frontier(pipeline: Pipeline, group: str) -> int:
         return -1
 
 
-def rests(pipeline: Pipeline, bank: Bank, service: Process) -> None:
-    """Everything is reflected: what no view reads brings the numbers past a block and a refresh."""
-    marker = Marker.put(bank.dsns)
-    for source in bank.dsns:
-        number_of(pipeline, marker, source, service)
-    for _ in range(EVERY):
-        further = Marker.put({"south": bank.dsns["south"]})
-        number_of(pipeline, further, "south", service)
-    until(pipeline.reflects(marker), "the views to rest", alive=service)
-
-
-def number_of(pipeline: Pipeline, marker: Marker, source: str, service: Process) -> int:
-    """The number that the integrator gives to a marker."""
-
-    def found() -> list[int]:
-        rows = Warehouse(pipeline.warehouse).updates(f"{source}.fresco_global")
-        return rows.filter(pc.equal(rows["id"], marker.ids[source]))["_number"].to_pylist()
-
-    return until(found, "the marker's number", alive=service)[0]
-
-
 @pytest.mark.timeout(900)
 def test_mixed_managers_move_together_beside_another_group_while_people_work(
     bank: Bank, tmp_path: Path
@@ -122,7 +99,7 @@ def test_mixed_managers_move_together_beside_another_group_while_people_work(
             )
             with psycopg.connect(bank.dsns["north"], autocommit=True) as connection:
                 connection.execute("TRUNCATE fresco_global")
-        rests(pipeline, bank, service)
+        bank.rests(pipeline, service, period=EVERY)
         spanned = {one.stage: one.spanned for one in pipeline_status(pipeline.warehouse).stages}
         assert spanned["integrator"] > 0, "transfers between the databases"
         assert "GROUP_SPAN" in service.says

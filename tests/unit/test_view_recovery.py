@@ -15,7 +15,8 @@ from streaming.runtime.skipping import skip
 from streaming.runtime.status import pipeline_status
 from streaming.runtime.viewrequests import ask_to_drop, ask_to_resume
 from streaming.runtime.viewstates import view_states
-from streaming.warehouse.decisions import decisions
+from streaming.sources.records import APART
+from streaming.warehouse.decisions import bad_records, decisions
 from tests.changingviews import Driver, Shop
 
 RATIO = "SELECT id, 100 / amount AS ratio FROM north.entry"
@@ -110,6 +111,27 @@ def test_a_record_that_people_skip_lets_its_views_come_back(shop: Shop, driver: 
     driver.round()
     assert rows(shop, "entries") == entries(shop)
     proved(shop)
+
+
+def test_of_many_bad_records_of_a_step_one_stands_for_the_rest(shop: Shop, driver: Driver) -> None:
+    """Else a topic of rubbish would leave a file and a line in the log for every record."""
+    for _ in range(APART + 30):
+        shop.spoiled()
+    driver.round()
+    kept = bad_records(shop.warehouse)
+    assert len(kept) == APART + 1
+    error = kept["north.public.entry-0-24.json"]["error"]
+    assert error["code"] == "SOURCE_MANY_BAD" and error["where"].endswith("offset 24 to 53")
+    assert error["what"].startswith("30 more records cannot be used; the first: ")
+    for offset in range(4, 4 + APART):
+        skip(shop.warehouse, "north.public.entry", 0, offset, "rubbish")
+    ask_to_resume(shop.warehouse, "entries")
+    driver.settle()
+    assert refusal(shop) == "VIEW_INPUT_DAMAGED", "the rest is not decided"
+    skip(shop.warehouse, "north.public.entry", 0, 4 + APART, "rubbish too")
+    ask_to_resume(shop.warehouse, "entries")
+    driver.settle()
+    assert "entries" not in suspended(shop) and rows(shop, "entries") == entries(shop)
 
 
 def test_only_a_bad_record_is_skipped_and_only_once(shop: Shop, driver: Driver) -> None:

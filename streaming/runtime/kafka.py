@@ -6,7 +6,7 @@ are few (about one per batch) and small. What comes out of them goes through an 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, TopicAlreadyExistsError
@@ -116,24 +116,27 @@ class Broker:
         ends = self._consumer.end_offsets(self.partitions(names))
         return {f"{one.topic}:{one.partition}": end for one, end in ends.items()}
 
-    def used(self, names: Iterable[str]) -> list[str]:
-        """Those of the topics that hold, or have held, a message."""
-        ends = self._consumer.end_offsets(self.partitions(names))
-        return sorted({partition.topic for partition, end in ends.items() if end > 0})
+    def claim(self, own: Sequence[str]) -> None:
+        """Make the pipeline's topics that are missing; the others belong to this warehouse.
 
-    def belong_to_another(self, used: Iterable[str]) -> FrescoError:
-        """The error of a warehouse that begins over used topics.
+        A warehouse that begins is told from one where another driver has begun already by looking at
+        the topics first: whoever has sent something has written a manifest before.
 
-        What another warehouse's stages have sent has the sequences that this one's will have: it
-        would be taken for theirs.
+        Raises:
+            FrescoError: KAFKA_TOPICS_USED. What another warehouse's stages have sent has the sequences
+                that this one's will have: it would be taken for theirs.
         """
-        return FrescoError(
-            "KAFKA_TOPICS_USED",
-            f"the warehouse is new, but topics hold messages: {', '.join(used)}",
-            where=self.config.kafka.bootstrap,
-            todo="delete these topics, or give the pipeline another name, or the warehouse "
-            "that belongs to them",
-        )
+        self.create(own, own=True)
+        ends = self._consumer.end_offsets(self.partitions(own))
+        used = sorted({partition.topic for partition, end in ends.items() if end > 0})
+        if used and not any((self.config.warehouse / "_state").glob("*/manifests/[0-9]*.json")):
+            raise FrescoError(
+                "KAFKA_TOPICS_USED",
+                f"the warehouse is new, but topics hold messages: {', '.join(used)}",
+                where=self.config.kafka.bootstrap,
+                todo="delete these topics, or give the pipeline another name, or the warehouse "
+                "that belongs to them",
+            )
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Every partition of the topics."""

@@ -23,6 +23,7 @@ from streaming.errors import FrescoError
 from streaming.runtime.kafka import Broker
 from streaming.runtime.kafkaclients import spark_options
 from streaming.runtime.pulse import Pulse
+from streaming.runtime.restarts import Restarts
 from streaming.runtime.step import Stage, Stepper
 
 _MESSAGES_PER_BATCH = 200
@@ -56,14 +57,14 @@ class StageQuery:
 
 @dataclass
 class Running:
-    """A stage, its query, its pulse where it has one, and when it failed lately."""
+    """A stage, its query, its pulse where it has one, and what becomes of its failures."""
 
     stage: Stage
     topics: tuple[str, ...]
     headers: bool
     query: StageQuery
     pulse: Pulse | None = None
-    failures: list[float] = field(default_factory=list)
+    restarts: Restarts = field(default_factory=Restarts)
 
     def stop(self) -> None:
         """For good: after the step under way, or without it where it waits for something outside."""

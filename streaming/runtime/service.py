@@ -2,15 +2,15 @@
 
 Start order: relations and their checks, topics, views against the catalog, the fence (the next
 generation), then the stages, whose steppers repeat what a crash may have left half applied. A stage
-that fails for a reason of its surroundings is started again from its last manifest; an error with a
-code, which a person must see to, stops the service.
+that fails for a reason of its surroundings is started again from its last manifest, after waits that
+grow (`restarts`), while the others go on; an error with a code, which a person must see to, stops the
+service.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -27,6 +27,7 @@ from streaming.runtime.members import Members, settle_catalog
 from streaming.runtime.plan import Pipeline, plan_pipeline
 from streaming.runtime.pulse import NOTHING, Pulse
 from streaming.runtime.queries import Running, StageQuery, start_query
+from streaming.runtime.restarts import Restarts
 from streaming.runtime.returning import ReturningStage
 from streaming.runtime.session import spark_session
 from streaming.runtime.sessionstart import only_sessions, start_sessions
@@ -38,8 +39,6 @@ from streaming.runtime.viewchanges import role_of
 log = logging.getLogger("fresco")
 
 TICK_SECONDS = 1.0
-MAX_RESTARTS = 5
-RESTART_WINDOW_SECONDS = 600.0
 
 
 class Service:
@@ -68,6 +67,8 @@ class Service:
         self._stopping = threading.Event()
         self._error: FrescoError | None = None
         self._failed: dict[str, BaseException] = {}
+        self._watch = Restarts()
+        """Of what is seen to between the stages' steps: staged files, requests."""
         self._running: dict[str, Running] = {}
         self._closers: list[Callable[[], object]] = []
 
@@ -153,19 +154,11 @@ class Service:
         self._start_stages(pipeline, topics)
 
     def _prepare_topics(self, pipeline: Pipeline, topics: Topics) -> None:
-        """The captured topics are there, the pipeline's own are made and belong to this warehouse.
-
-        A warehouse that begins is told from one where another driver has begun already by looking at
-        the topics first: whoever has sent something has written a manifest before.
-        """
+        """The captured topics are there, the pipeline's own are made and belong to this warehouse."""
         if not self.roles or IntegratorStage.name in self.roles:
             self._broker.require_source_topics(pipeline.source_topics)
         for group in pipeline.groups:
-            own = topics.of_group(group)
-            self._broker.create(own, own=True)
-            used = self._broker.used(own)
-            if used and not any((self.config.warehouse / "_state").glob("*/manifests/[0-9]*.json")):
-                raise self._broker.belong_to_another(used)
+            self._broker.claim(topics.of_group(group))
 
     def _start_stages(self, pipeline: Pipeline, topics: Topics) -> None:
         """Consumers first, so that nothing waits for them."""
@@ -242,24 +235,37 @@ class Service:
     def _tick(self) -> None:
         """Restart what has failed, let timeouts pass, remove what nobody needs any more."""
         for name, running in list(self._running.items()):
-            if name in self._failed or not running.query.query.isActive:
+            waits = running.restarts.waits
+            if name in self._failed or not (waits or running.query.query.isActive):
+                self._give_pause(name, running)
+            if self._error is None and running.restarts.due:
                 self._revive(name, running)
         if self._error is not None or not self._running:
             return
-        integrator = self._running.get(IntegratorStage.name)
+        self._tick_integrator()
+        if self._watch.waits and not self._watch.due:
+            return
         try:
-            if integrator is not None:
-                integrator.query.stepper.batch(NOTHING)
             self._stages.collect()
             self._follow_requests()
         except FrescoError as error:
             self._error = error
         except Exception as error:
-            if integrator is None:
-                log.exception("staged files were not collected")
-                return
+            if self._watch.failed() is None:
+                self._error = self._watch.gave_up("the watch over the stages", error)
+            log.exception("staged files or requests could not be seen to; that is tried again")
+        else:
+            self._watch.started()
+
+    def _tick_integrator(self) -> None:
+        """What no event brings: global transactions that time out, decisions about bad records."""
+        stepper = self._stepper(IntegratorStage.name)
+        if stepper is None:
+            return
+        try:
+            stepper.batch(NOTHING)
+        except Exception as error:
             self._note_failure(IntegratorStage.name, error)
-            self._revive(IntegratorStage.name, integrator)
 
     def _follow_requests(self) -> None:
         """Start the stages of views that are to join, stop those of views that are gone."""
@@ -271,6 +277,7 @@ class Service:
         for name in [one for one in self._running if one.startswith("view:")]:
             if name not in wanted:
                 self._running.pop(name).stop()
+                self._failed.pop(name, None)
                 self._stages.leave(name)
                 log.info("stage %s has ended", name)
         for name, member in wanted.items():
@@ -282,28 +289,26 @@ class Service:
         members.tidy(wanted, self.roles)
         members.followed()
 
-    def _revive(self, name: str, running: Running) -> None:
-        """Start a failed stage again, unless the error is for a person or it fails too often."""
+    def _give_pause(self, name: str, running: Running) -> None:
+        """Stop a failed stage until it is due again; the error may be for a person, or once too many."""
         error = self._failed.pop(name, None) or running.query.query.exception()
         running.query.stop()
         if isinstance(error, FrescoError):
             self._error = error
             return
-        now = time.monotonic()
-        running.failures = [at for at in running.failures if now - at < RESTART_WINDOW_SECONDS]
-        running.failures.append(now)
-        if len(running.failures) > MAX_RESTARTS:
-            self._error = FrescoError(
-                "STAGE_FAILED",
-                f"failed {len(running.failures)} times: {error}",
-                where=name,
-                todo="see the log for the first failure; nothing is lost, start again when mended",
-            )
+        wait = running.restarts.failed()
+        if wait is None:
+            self._error = running.restarts.gave_up(name, error)
             return
-        log.warning("stage %s failed and starts again: %s", name, error)
+        log.warning("stage %s failed and starts again in %g s: %s", name, wait, error)
+
+    def _revive(self, name: str, running: Running) -> None:
+        """Start a stage again that has waited for it."""
         try:
             running.query = self._query(running.stage, running.topics, running.headers)
         except FrescoError as fatal:
             self._error = fatal
         except Exception as again:
             self._note_failure(name, again)
+        else:
+            running.restarts.started()

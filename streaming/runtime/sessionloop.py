@@ -22,6 +22,7 @@ from streaming.runtime.asking import WAITS
 from streaming.runtime.dialogue import is_trouble
 from streaming.runtime.isolating import IsolatedStage
 from streaming.runtime.pulse import NOTHING
+from streaming.runtime.restarts import Restarts
 from streaming.runtime.step import Stepper
 from streaming.runtime.trouble import forget_trouble, tell_trouble
 
@@ -31,8 +32,6 @@ REOPEN_SECONDS = 5.0
 """Between attempts to listen."""
 LISTENED = 0.5
 """Seconds a listener waits before it looks whether it should stop."""
-FAILURES = 5
-"""Failures in a row without a code after which the group gives up."""
 
 
 class Listener:
@@ -111,11 +110,11 @@ class SessionLoop:
         self._stage.writer.close()
 
     def _run(self) -> None:
-        troubles = failures = 0
+        troubles, restarts = 0, Restarts()
         while not self._stopping.is_set():
             try:
                 self._session()
-                troubles = failures = 0
+                troubles, restarts = 0, Restarts()
             except FrescoError as error:
                 if not is_trouble(error):
                     self._failed(error)
@@ -125,11 +124,13 @@ class SessionLoop:
                 troubles += 1
                 continue
             except Exception as error:
-                failures += 1
-                log.exception("stage %s failed and starts again", self._stage.name)
-                if failures > FAILURES:
-                    self._failed(_gave_up(self._stage.name, error))
+                wait = restarts.failed()
+                if wait is None:
+                    self._failed(restarts.gave_up(self._stage.name, error))
                     return
+                log.exception("stage %s failed and starts again in %g s", self._stage.name, wait)
+                self._stopping.wait(wait)
+                continue
             self._woken.wait(self._seconds)
             self._woken.clear()
 
@@ -160,12 +161,3 @@ class SessionLoop:
             return
         log.warning("group %s waits: %s", self._stage.group.group, error)
         tell_trouble(self._state, error)
-
-
-def _gave_up(name: str, error: BaseException) -> FrescoError:
-    return FrescoError(
-        "STAGE_FAILED",
-        f"failed {FAILURES + 1} times in a row: {error}",
-        where=name,
-        todo="see the log for the first failure; nothing is lost, start again when mended",
-    )

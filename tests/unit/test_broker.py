@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,14 +33,14 @@ class Cluster:
         return list(self._held)
 
 
-def config(**kafka: Any) -> Any:
-    raw = {"pipeline": "bank", "warehouse": "w", "views": "v", "kafka": kafka}
+def config(warehouse: Path | str = "w", **kafka: Any) -> Any:
+    raw = {"pipeline": "bank", "warehouse": str(warehouse), "views": "v", "kafka": kafka}
     return parse_config(raw | {"sources": {"north": {"tables": {}}}}, folder="/p")  # type: ignore[arg-type]
 
 
-def broker(held: dict[str, tuple[int, int]], **kafka: Any) -> Broker:
+def broker(held: dict[str, tuple[int, int]], warehouse: Path | str = "w") -> Broker:
     made = Broker.__new__(Broker)
-    made.config = config(**kafka)
+    made.config = config(warehouse)
     made._admin = made._consumer = Cluster(held)
     return made
 
@@ -81,12 +82,17 @@ def test_a_record_that_is_needed_and_gone_is_a_coded_error(consumed: int) -> Non
     assert str(consumed) in caught.value.what
 
 
-def test_a_new_warehouse_does_not_take_the_messages_of_another_for_its_own() -> None:
+def test_a_new_warehouse_does_not_take_the_messages_of_another_for_its_own(tmp_path: Path) -> None:
     topics = Topics("bank").of_group("g")
-    assert broker(dict.fromkeys(topics, (0, 0))).used(topics) == []
-    another = broker(dict.fromkeys(topics, (0, 0)) | {topics[1]: (7, 7)})
-    assert another.used(topics) == ["bank.rel.g"]
-    assert "bank.rel.g" in another.belong_to_another(another.used(topics)).what
+    broker(dict.fromkeys(topics, (0, 0)), warehouse=tmp_path).claim(topics)
+    another = broker(dict.fromkeys(topics, (0, 0)) | {topics[1]: (7, 7)}, warehouse=tmp_path)
+    with pytest.raises(FrescoError, match=r"bank\.rel\.g") as caught:
+        another.claim(topics)
+    assert caught.value.code == "KAFKA_TOPICS_USED"
+    manifests = tmp_path / "_state" / "integrator" / "manifests"
+    manifests.mkdir(parents=True)
+    (manifests / "000000000001.json").touch()
+    another.claim(topics)  # this warehouse's own
 
 
 def test_client_properties_reach_every_client() -> None:

@@ -14,12 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streaming.config import Config, Source
+from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.runtime.pulse import Pulse
 from streaming.runtime.queries import Running, StageQuery
-from streaming.runtime.service import MAX_RESTARTS, Service
+from streaming.runtime.service import Service
 from streaming.runtime.step import Fence, Manifest, ManifestStore, Stepper, StepResult
+from streaming.sourceconfig import Source
 
 QUICK = 0.01
 
@@ -75,23 +76,6 @@ def test_a_pulse_that_fails_is_told_of(tmp_path: Path, error: Exception) -> None
     pulse = Pulse(lambda: made, failed.put, seconds=QUICK)
     assert failed.get(timeout=10) is error
     pulse.stop()
-
-
-def test_a_stage_that_fails_again_and_again_stops_the_service(tmp_path: Path) -> None:
-    service, running = serving(tmp_path, Waiting())
-    again = RuntimeError("still no luck")
-
-    def query(*_: object) -> StageQuery:
-        raise again
-
-    service._query = query  # type: ignore[method-assign]
-    service._note_failure(Waiting.name, again)
-    for _ in range(MAX_RESTARTS):
-        service._revive(Waiting.name, running)
-        assert service._error is None and service._failed[Waiting.name] is again
-    service._revive(Waiting.name, running)
-    assert service._error is not None and service._error.code == "STAGE_FAILED"
-    assert "still no luck" in service._error.what
 
 
 def test_a_stage_that_cannot_begin_is_left_as_if_it_had_not_been(tmp_path: Path) -> None:

@@ -51,7 +51,11 @@ def read_catalog(warehouse: Place) -> Described:
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise FrescoError(
-            "READ_CATALOG", f"the catalog cannot be read: {error!r}", where=path
+            "READ_CATALOG",
+            f"the catalog cannot be read: {error!r}",
+            where=path,
+            todo="restore the file from a copy of the warehouse, or read with the version of Fresco"
+            " that wrote it; the tables beside it are as they were",
         ) from error
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 
 from streaming.simulator import isolated
@@ -23,6 +23,7 @@ from streaming.viewmanagers.modes import MODES, SCENES, Scene
 HISTORIES = int(os.environ.get("FRESCO_HISTORIES", "3000"))
 CHUNK = 250
 PROCESSES = 2
+TELL_SECONDS = 20
 
 
 def case_of(mode: str, scene: Scene) -> Case:
@@ -123,9 +124,14 @@ def collect_rarely() -> None:
 
 
 class Runner:
-    """Runs histories on all cores; what is equal is run once."""
+    """Runs histories on all cores; what is equal is run once.
 
-    def __init__(self) -> None:
+    Args:
+        tell: how far it is, while somebody waits.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
         context = multiprocessing.get_context("fork")
         self.pool = ProcessPoolExecutor(PROCESSES, context, collect_rarely)
         self._asked: dict[object, list[Future[Found]]] = {}
@@ -150,6 +156,10 @@ class Runner:
         """The seeds, ascending, whose histories have not the level."""
         self.ask([(case, level)], histories)
         found = self._asked[effect(case, level, histories)]
+        while wait(found, TELL_SECONDS).not_done:
+            begun = [future for futures in self._asked.values() for future in futures]
+            done = sum(future.done() for future in begun)
+            self._tell(f"{done * CHUNK:,} of {len(begun) * CHUNK:,} histories")
         return [each for future in found for each in future.result().below]
 
     def close(self) -> None:

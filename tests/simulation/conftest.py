@@ -18,8 +18,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def runner() -> Iterator[Runner]:
-    one = Runner()
+def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    plugins = request.config.pluginmanager
+    terminal, capture = plugins.get_plugin("terminalreporter"), plugins.get_plugin("capturemanager")
+
+    def tell(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            terminal.write_line(line, flush=True)
+
+    one = Runner(tell)
     yield one
     one.close()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +18,7 @@ from warehouse_rows import BALANCE, LINES, ODD, delta, next_epoch, write_catalog
 from streaming.algebra.tree import Column, Relation
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
+from streaming.warehouse.changelog import write_changes
 from streaming.warehouse.epoch import Epoch, Runs
 from streaming.warehouse.updates import UpdatesWriter
 from streaming.warehouse.writer import GroupWriter
@@ -59,6 +62,13 @@ def warehouse(tmp_path: Path) -> Warehouse:
     }
     updates.append(1, {}, pa.table(map_rows))
     return Warehouse(tmp_path)
+
+
+def change_catalog(folder: Path, change: Callable[[dict], None]) -> None:
+    path = folder / "_catalog" / "views.json"
+    told = json.loads(path.read_text())
+    change(told)
+    path.write_text(json.dumps(told))
 
 
 def balance_of_1(warehouse: Warehouse, **at: object) -> int:
@@ -128,6 +138,79 @@ def test_what_cannot_be_read_has_a_code(
 ) -> None:
     with pytest.raises(FrescoError, match=code):
         warehouse.read(view, **at)
+
+
+def test_a_relation_that_is_not_there_is_answered_with_a_near_one(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    with pytest.raises(FrescoError) as refused:
+        warehouse.updates("n.f")
+    assert refused.value.code == "READ_UNKNOWN_RELATION"
+    assert "n.f" in refused.value.what and "relations" in refused.value.todo
+    change_catalog(
+        tmp_path,
+        lambda told: told["relations"].append({"name": "n.e", "schema": [["id", "int"]]}),
+    )
+    with pytest.raises(FrescoError, match=r"READ_UNKNOWN_RELATION.*did you mean n\.e\?"):
+        warehouse.updates("n.f")
+    assert warehouse.updates("n.e").num_rows == 0
+
+
+def test_views_of_two_groups_are_not_read_at_one_state(tmp_path: Path) -> None:
+    write_catalog(tmp_path, "g", [BALANCE])
+    change_catalog(
+        tmp_path,
+        lambda told: told["views"].append({**told["views"][0], "name": "apart", "group": "h"}),
+    )
+    with pytest.raises(FrescoError) as refused:
+        Warehouse(tmp_path).snapshot(["balance", "apart"])
+    assert refused.value.code == "READ_GROUPS" and "g, h" in refused.value.what
+    assert refused.value.where == "balance, apart" and "one group at a time" in refused.value.todo
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"views": [{"name": "v"',
+        "",
+        "\udcff",
+        "[]",
+        "null",
+        "{}",
+        '{"views": 7}',
+        '{"views": ["v"]}',
+        '{"views": {"v": "w"}}',
+        '{"views": [{"name": "v"}]}',
+        '{"views": [{"name": "v", "group": "g", "schema": [{"name": "a"}]}]}',
+        '{"views": [{"name": "v", "group": "g", "schema": ["a"]}]}',
+        '{"views": [{"name": "v", "group": "g", "schema": [], "key": 1}]}',
+        '{"views": [], "relations": [{"schema": []}]}',
+    ],
+)
+def test_a_catalog_that_is_none_is_told_with_its_place(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "_catalog" / "views.json"
+    path.parent.mkdir()
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(FrescoError) as refused:
+        Warehouse(tmp_path).views()
+    assert refused.value.code == "READ_CATALOG"
+    assert refused.value.where == str(path) and "restore" in refused.value.todo
+
+
+def test_a_changelog_that_contradicts_the_state_is_not_read_over(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    """Somebody has written into the changelog: what it takes back is not there."""
+    assert warehouse.read("lines", transaction=1).num_rows == 2
+    foreign = GroupWriter(str(tmp_path), "bank", "g", VIEWS)
+    rows = delta(LINES, [(1, -1, "never was", 1)])
+    foreign.changes.commit([write_changes(foreign.changes.place, LINES, rows)])
+    foreign.close()
+    assert warehouse.read("lines", transaction=0).num_rows == 2
+    with pytest.raises(FrescoError) as refused:
+        warehouse.read("lines", transaction=1)
+    assert refused.value.code == "READ_CHANGELOG" and refused.value.where == "lines"
+    assert "number 1" in refused.value.what and "fresco verify" in refused.value.todo
 
 
 def test_a_folder_without_catalog_or_epoch_says_so(tmp_path: Path) -> None:

@@ -66,6 +66,16 @@ class Conflict(Exception):
     """Another commit came first; reload and decide again."""
 
 
+def contended(what: str, attempts: int, place: Place) -> FrescoError:
+    """WAREHOUSE_CONFLICT, of who has met a `Conflict` each time that it decided again."""
+    return FrescoError(
+        "WAREHOUSE_CONFLICT",
+        f"{what} met another commit {attempts} times in a row",
+        where=place.uri,
+        todo="let nothing but one Fresco write to the warehouse",
+    )
+
+
 def struct_field(name: str, schema: Schema) -> pa.Field:
     """The struct column of a view or relation, with true names as metadata."""
     physical = physical_names([column.name for column in schema])

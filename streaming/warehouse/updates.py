@@ -24,7 +24,7 @@ from streaming.warehouse.changelog import check_delta, numbered_rows, read_numbe
 from streaming.warehouse.files import QUICK, Action, Place, delete_files, write_file
 from streaming.warehouse.options import TableOptions
 from streaming.warehouse.snapshot import KEPT_FROM, KEPT_SINCE
-from streaming.warehouse.table import Conflict, Table, ViewTable, struct_field
+from streaming.warehouse.table import Conflict, Table, ViewTable, contended, struct_field
 
 FOLDER = "_updates"
 TRANSACTIONS = "_transactions"
@@ -84,7 +84,7 @@ class UpdatesWriter:
     def add_relations(self, relations: Sequence[Relation]) -> None:
         """Let the schema hold these relations too, or new columns at the end of known ones.
 
-        Raises FrescoError WAREHOUSE_SCHEMA when a column's type has changed.
+        Raises FrescoError WAREHOUSE_SCHEMA when a column's type has changed, WAREHOUSE_CONFLICT.
         """
         for _ in range(_ATTEMPTS):
             try:
@@ -93,6 +93,8 @@ class UpdatesWriter:
                 break
             except Conflict:
                 continue
+        else:
+            raise contended("new columns", _ATTEMPTS, self.table.place)
         self._relations.update({one.name: one for one in relations})
 
     def recorded(self) -> int:
@@ -134,12 +136,7 @@ class UpdatesWriter:
                 return True
             except Conflict:
                 delete_files(self.table.place, actions)
-        raise FrescoError(
-            "WAREHOUSE_CONFLICT",
-            f"step {sequence} met another commit {_ATTEMPTS} times in a row",
-            where=FOLDER,
-            todo="let nothing but Fresco write to the warehouse",
-        )
+        raise contended(f"step {sequence}", _ATTEMPTS, self.table.place)
 
     def _file_rows(self, name: str, delta: pa.Table) -> pa.Table:
         if name not in self._relations:

@@ -36,6 +36,7 @@ from streaming.warehouse.table import (
     Table,
     ViewTable,
     changes_schema,
+    contended,
     state_schema,
 )
 
@@ -136,14 +137,15 @@ class GroupWriter:
             (self.state, state_schema(views)),
             (self.changes, changes_schema(views)),
         ):
-            for attempt in range(_ATTEMPTS):
+            for _ in range(_ATTEMPTS):
                 table.refresh()
                 try:
                     table.add_columns(schema, table.metadata())
                     break
                 except Conflict:
-                    if attempt == _ATTEMPTS - 1:
-                        raise
+                    continue
+            else:
+                raise contended("a view's columns", _ATTEMPTS, self.state.place)
 
     def commit(
         self,
@@ -178,12 +180,7 @@ class GroupWriter:
                     return self._attempt(deltas, epoch, drop, spark)
                 except Conflict:
                     continue
-        raise FrescoError(
-            "WAREHOUSE_CONFLICT",
-            f"epoch {epoch.epoch} met another commit {_ATTEMPTS} times in a row",
-            where=self.group,
-            todo="let nothing but Fresco write to the group's table",
-        )
+        raise contended(f"epoch {epoch.epoch}", _ATTEMPTS, self.state.place)
 
     def _view(self, name: str) -> ViewTable:
         if name not in self.views:

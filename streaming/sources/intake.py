@@ -131,9 +131,7 @@ class Intake:
         decoded, told = self._told.look(self._decoder.decode(batch))
         clock.lap("decode")
         snapshot_work, streamed = self._snapshots.add(decoded)
-        self._retaken = self._retaken.add(
-            snapshot_work, streamed, self._assembler.state.held, now_ms
-        )
+        self._retaken = self._retaken.add(snapshot_work, now_ms)
         works = self._assembler.add(streamed)
         clock.lap("assemble")
         first = self._machine.next_number
@@ -146,7 +144,7 @@ class Intake:
         self._snapshots.keep(snapshot_work)
         ordinals = {s: work.log["ordinal"].to_numpy() for s, work in works.items()}
         taken = self._assembler.take(works, numbers_of(numbered.assignments, ordinals))
-        self._retaken = self._retaken.numbered(taken.transactions)
+        self._retaken = self._retaken.numbered(taken)
         clock.lap("number")
         rows, tainted = dict(taken.rows), dict(taken.tainted)
         if numbered.first == 0 <= numbered.last:

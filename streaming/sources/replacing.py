@@ -244,21 +244,6 @@ def unfinished(captured: CapturedRelation, rows: int, scanned: int | None) -> st
     )
 
 
-def numbered_of(later: Held, waiting: Held) -> pa.Table:
-    """Of the events those that have a number by now."""
-    marks, waits = later.read(), waiting.table
-    if not waits.num_rows or not marks.num_rows:
-        return marks
-    there = _places(waits)
-    return marks.filter(pa.array(~np.isin(_places(marks), there)))
-
-
-def _places(rows: pa.Table) -> np.ndarray:
-    """Partition and offset as one number."""
-    places: np.ndarray = rows["offset"].to_numpy() * 4096 + rows["partition"].to_numpy()
-    return places
-
-
 def distinct(captured: CapturedRelation, rows: Held) -> int:
     """Rows without repeats; a relation without a key cannot tell."""
     if not captured.relation.key:

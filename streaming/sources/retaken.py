@@ -28,12 +28,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.sources.held import Held, HeldFiles
-from streaming.sources.records import Decoded
+from streaming.sources.held import HeldFiles
 from streaming.sources.replacing import (
     distinct,
     found_empty,
-    numbered_of,
     outcome,
     replacement,
     unfinished,
@@ -43,7 +41,7 @@ from streaming.sources.schema import CapturedRelation
 from streaming.sources.snapshotnotes import Told, heard
 from streaming.sources.snapshots import SnapshotWork
 from streaming.sources.taking import Taking
-from streaming.sources.transactions import Assembler
+from streaming.sources.transactions import Assembler, Taken
 
 CLOCKS_MS = 5_000
 """How far a database's clock and its connector's may be apart."""
@@ -65,7 +63,7 @@ class Due:
         empty: of them those in which the snapshot found nothing; without either it was broken off
             before it had read one.
         silent: of those that cannot take effect, because no more comes of the snapshot, how many rows
-            have come, and of how many that were scanned.
+            have come, and of how many that were scanned (None where nobody has said).
     """
 
     source: str
@@ -91,24 +89,21 @@ class Retaken:
     past: Mapping[str, int] = field(default_factory=dict)
     committed: Mapping[str, int] = field(default_factory=dict)
 
-    def numbered(self, transactions: pa.Table) -> Retaken:
-        """After numbers were given to transactions (`TRANSACTIONS`)."""
-        if not transactions.num_rows:
+    def numbered(self, taken: Taken) -> Retaken:
+        """After numbers were given to transactions: events that never get one say nothing of a key."""
+        if not taken.transactions.num_rows:
             return self
-        newest = transactions.group_by("source").aggregate([("committed_ms", "max")])
+        newest = taken.transactions.group_by("source").aggregate([("committed_ms", "max")])
         found = dict(zip(*(column.to_pylist() for column in newest.columns), strict=True))
         new = {s: max(ms, self.committed.get(s, 0)) for s, ms in found.items() if ms is not None}
-        return replace(self, committed={**self.committed, **new})
+        takings = {
+            key: taking.passed_by(taken.rows[key[0]]) if key[0] in taken.rows else taking
+            for key, taking in self.takings.items()
+        }
+        return replace(self, takings=takings, committed={**self.committed, **new})
 
-    def add(
-        self, work: SnapshotWork, streamed: Decoded, waiting: Mapping[str, Held], now_ms: int
-    ) -> Retaken:
-        """After a batch.
-
-        Args:
-            streamed: without snapshot rows.
-            waiting: relation -> rows that wait for their transaction, this batch's not included.
-        """
+    def add(self, work: SnapshotWork, now_ms: int) -> Retaken:
+        """After a batch was decoded, whose events have no number yet."""
         if not (work.again or work.told or self.takings):
             return self
         takings, told = dict(self.takings), dict(self.told)
@@ -128,12 +123,9 @@ class Retaken:
                         pc.greater(mine["position"], self.past.get(captured.source, -1))
                     )
                 if mine.num_rows:
-                    self._receive(takings, told, captured, whole, mine, waiting[name])
+                    self._receive(takings, told, captured, whole, mine)
                     key = captured.source, whole
                     told[key] = replace(told.get(key, Told()), heard=now_ms)
-        for (name, whole), taking in takings.items():
-            if name in streamed.rows:
-                takings[name, whole] = taking.passed_by(streamed.rows[name])
         return replace(self, takings=takings, told=told)
 
     def _receive(
@@ -143,7 +135,6 @@ class Retaken:
         captured: CapturedRelation,
         whole: bool,
         rows: pa.Table,
-        waiting: Held,
     ) -> None:
         """Hold the rows; of whole snapshots only the newest one's."""
         name = captured.relation.name
@@ -160,7 +151,7 @@ class Retaken:
                 told[captured.source, True] = replace(known, positions=known.positions + 1)
             rows = rows.filter(pc.equal(rows["position"], newest))
         if old is None or newest > old.position:
-            old = Taking.begun(captured, rows, waiting, newest, self.files)
+            old = Taking.begun(captured, rows, newest, self.files)
         takings[name, whole] = old.plus(rows)
 
     def _source(self, relation: str) -> str:
@@ -184,12 +175,15 @@ class Retaken:
         return None
 
     def _given_up(self, source: str, told: Told) -> Due:
-        counts = {
+        return Due(source, True, (), (), self._counts(source, told))
+
+    def _counts(self, source: str, told: Told) -> dict[str, tuple[int, int | None]]:
+        """Relation -> rows that have come of a whole snapshot, and those that were scanned."""
+        return {
             name: (taking.rows.rows, told.scanned.get(taking.captured.counted_as))
             for (name, whole), taking in self.takings.items()
             if whole and taking.captured.source == source
         }
-        return Due(source, True, (), (), counts)
 
     def _whole(self, source: str, told: Told, assembler: Assembler) -> Due | None:
         mine = [one for one in self.captured.values() if one.source == source]
@@ -200,14 +194,21 @@ class Retaken:
             return None
         empty = tuple(one.relation.name for one in listed if not told.scanned[one.counted_as])
         filled = tuple(one.relation.name for one in listed if told.scanned[one.counted_as])
+        counts = self._counts(source, told)
+        newest = max([self.takings[name, True].position for name in counts], default=-1)
         for name in filled:
             taking = self.takings.get((name, True))
-            wanted = told.scanned[self.captured[name].counted_as]
-            if taking is None or not _passed(assembler, source, taking.position):
+            if taking is None or taking.position < newest:
+                return None  # nothing of it has come, or of an attempt before
+            if not _passed(assembler, source, newest):
                 return None
-            if taking.rows.rows != wanted and distinct(self.captured[name], taking.rows) != wanted:
+            rows, wanted = taking.rows.rows, told.scanned[self.captured[name].counted_as]
+            if rows < wanted or (
+                rows > wanted and distinct(self.captured[name], taking.rows) != wanted
+            ):
                 return None
-        return Due(source, True, filled, empty)
+        rest = {name: count for name, count in counts.items() if name not in (*filled, *empty)}
+        return Due(source, True, filled, empty, rest)
 
     def _passing(self, source: str, assembler: Assembler) -> Due | None:
         mine = [name for name, whole in self.takings if not whole and self._source(name) == source]
@@ -232,8 +233,7 @@ class Retaken:
         rows, notices = {}, []
         for name in due.relations:
             captured, taking = self.captured[name], self.takings[name, due.whole]
-            later = numbered_of(taking.later, assembler.state.held[name])
-            old = contents(captured, number - 1)
+            old, later = contents(captured, number - 1), taking.later.read()
             found = replacement(captured, taking.rows.read(), later, old, due.whole, duck)
             if found is not None:
                 zero = pa.array(np.full(found.num_rows, number))

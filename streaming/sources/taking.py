@@ -22,7 +22,7 @@ class Taking:
 
     Attributes:
         rows: as decoded.
-        later: the keys of events after the first of them (`touched_schema`).
+        later: the keys of events after the first of them that have a number (`touched_schema`).
         since: partition -> offset of the first row.
         position: the rows' log position; -1 of an incremental snapshot.
     """
@@ -38,24 +38,18 @@ class Taking:
         cls,
         captured: CapturedRelation,
         rows: pa.Table,
-        waiting: Held,
         position: int,
         files: HeldFiles | None,
     ) -> Taking:
-        """Without its rows yet, of which `rows` are the first.
-
-        Args:
-            waiting: the relation's events that have no number.
-        """
+        """Without its rows yet, of which `rows` are the first."""
         first = rows.group_by("partition").aggregate([("offset", "min")])
         since = dict(zip(*(column.to_pylist() for column in first.columns), strict=True))
-        schema = row_schema(captured)
-        held, marks = Held(schema, (), files), Held(touched_schema(captured), (), files)
-        before = waiting.read() if waiting.rows else schema.empty_table()
-        return cls(captured, held, marks, since, position).passed_by(before)
+        held = Held(row_schema(captured), (), files)
+        marks = Held(touched_schema(captured), (), files)
+        return cls(captured, held, marks, since, position)
 
     def passed_by(self, events: pa.Table) -> Taking:
-        """After events of the log, decoded."""
+        """After events of the log, decoded, got their numbers."""
         partitions, first = events["partition"].to_numpy(), np.full(events.num_rows, -1)
         for partition, offset in self.since.items():
             first[partitions == partition] = offset

@@ -1,8 +1,8 @@
 """Whatever a log has lost, and whatever a snapshot has seen ahead of it, the relation ends as it is.
 
 Transactions of a keyed table, some of them lost to the log before a snapshot is taken again; the snapshot
-is stamped with where the log stood and has seen some of what comes after. Topics, batches and restarts
-fall as they like.
+is stamped with where the log stood and has seen some of what comes after. The connector may tell the end
+of the log before the snapshot again. Topics, batches and restarts fall as they like.
 """
 
 from __future__ import annotations
@@ -31,14 +31,23 @@ class World:
         self.rng, self.log, self.table = random.Random(seed), SourceLog("north"), {0: "a", 1: "a"}
         self.records = snapshot_of(self.log, {"account": 2, "entry": 0})
         self.records += self.log.commit([("entry", "c", None, row(1))])
+        self.told: list[list[Record]] = []
+        """What the log has told since, by transaction."""
 
     def works(self, lost: float = 0.0) -> list[Record]:
         """Some transactions; what the log tells of them."""
         told: list[Record] = []
         for _ in range(self.rng.randrange(6)):
             changes = self._transaction()
-            told += self.log.commit(changes) if self.rng.random() >= lost else []
+            if self.rng.random() >= lost:
+                self.told.append(self.log.commit(changes))
+                told += self.told[-1]
         return told
+
+    def again(self) -> list[Record]:
+        """The last transactions once more, as after a restart of the connector."""
+        last = self.told[len(self.told) - self.rng.randint(0, len(self.told)) :]
+        return [record for one in last for record in one]
 
     def _transaction(self) -> list[Change]:
         changes: list[Change] = []
@@ -55,11 +64,12 @@ class World:
 
     def snapshot(self) -> list[Record]:
         """A blocking snapshot; the log goes on from before it, with what it has seen."""
-        stood, ahead = self.log.lsn, self.works()
+        stood, again = self.log.lsn, self.again()
+        ahead = self.works()
         rows = [
             self.log.row("account", "r", None, row(*one), lsn=stood) for one in self.table.items()
         ]
-        return [*rows, *self.log.scanned({"account": len(rows)}), *ahead]
+        return [*rows, *self.log.scanned({"account": len(rows)}), *again, *ahead]
 
     def delivered(self) -> Recorded:
         """What comes of the records: each topic keeps its order and nothing else."""

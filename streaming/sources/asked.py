@@ -175,6 +175,6 @@ class AskedSource(ABC):
                 "SOURCE_TABLE_UNKNOWN",
                 f"source {self.name} has no captured table for {relation}",
                 where=f"source {self.name}",
-                todo=f"add it under sources.{self.name}.tables",
+                todo=f"add it under sources.{self.name}.tables and start the service again",
             )
         return self._tables[relation]

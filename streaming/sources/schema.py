@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from streaming.algebra.tree import Column, Relation
+from streaming.algebra.tree import Column, Relation, Schema
 from streaming.errors import FrescoError
 
 GLOBAL_TABLE = "fresco_global"
@@ -56,6 +56,7 @@ _PLAIN = {
     "bigint unsigned": "decimal(20,0)",
     "bits": "binary",
 }
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
 _ARGUMENTS = re.compile(r"\(\s*(-?\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
 
 
@@ -168,7 +169,8 @@ def captured(
         key: names of the primary key's columns; a key with a refused column counts as none.
 
     Raises:
-        FrescoError: SOURCE_NO_COLUMNS when no column has a supported type.
+        FrescoError: SOURCE_NO_COLUMNS when no column has a supported type; SOURCE_GLOBAL_TABLE when
+            it is to tag global transactions and cannot.
     """
     kept = [(column, text) for column, text in columns if spark_type(text) is not None]
     refused = tuple((column, text) for column, text in columns if spark_type(text) is None)
@@ -180,6 +182,8 @@ def captured(
             todo="leave the table out of the configuration or add a column of a supported type",
         )
     schema = tuple(Column(column, spark_type(text) or "") for column, text in kept)
+    if name.endswith(f".{GLOBAL_TABLE}"):
+        _check_tags(name, schema)
     positions = {column: position for position, (column, _) in enumerate(kept)}
     whole_key = all(column in positions for column in key)
     return CapturedRelation(
@@ -191,6 +195,23 @@ def captured(
         refused=refused,
         decimals=decimals,
     )
+
+
+def _check_tags(name: str, schema: Schema) -> None:
+    """Tags are compared over sources as text, so their type must have one text only."""
+    types = {column.name: column.type for column in schema}
+    wrong = [
+        f"{column} is {types.get(column, 'not there')}"
+        for column, fit in (("id", (*_WHOLE, "string")), ("parts", _WHOLE))
+        if types.get(column) not in fit
+    ]
+    if wrong:
+        raise FrescoError(
+            "SOURCE_GLOBAL_TABLE",
+            f"{name} cannot tag global transactions: {', '.join(wrong)}",
+            where=name,
+            todo=f"CREATE TABLE {GLOBAL_TABLE} (id varchar(200) PRIMARY KEY, parts int NOT NULL)",
+        )
 
 
 _CONNECT_NAMES = {
@@ -236,7 +257,7 @@ def connect_type(field: Mapping[str, Any]) -> str:
 
 
 def schema_from_connect(
-    schema_part: Mapping[str, Any], name: str, topic: str, key_part: Mapping[str, Any] | None = None
+    schema_part: Any, name: str, topic: str, key_part: Any = None
 ) -> CapturedRelation:
     """A captured relation from the `schema` part of an event's value (and of its key).
 
@@ -245,15 +266,17 @@ def schema_from_connect(
     Raises:
         FrescoError: SOURCE_SCHEMA_PART when it is not the schema of a change event.
     """
-    fields = {field.get("field"): field for field in schema_part.get("fields", ())}
-    row = fields.get("after") or fields.get("before")
-    if row is None or "fields" not in row:
+    try:
+        fields = {field["field"]: field for field in schema_part["fields"]}
+        row = fields.get("after") or fields["before"]
+        columns = [(field["field"], connect_type(field)) for field in row["fields"]]
+        key = [field["field"] for field in (key_part or {}).get("fields", ())]
+    except (KeyError, TypeError, AttributeError):
         raise FrescoError(
             "SOURCE_SCHEMA_PART",
-            "the schema part is not that of a Debezium change event",
-            where=topic,
-            todo="capture with Debezium's own envelope (no ExtractNewRecordState)",
-        )
-    columns = [(field["field"], connect_type(field)) for field in row["fields"]]
-    key = [field["field"] for field in (key_part or {}).get("fields", ())]
+            "the schema part of the first event is not that of a Debezium change event",
+            where=f"topic {topic}",
+            todo="capture with Debezium's own envelope (no ExtractNewRecordState) and a converter"
+            " that sends schemas, or list the table's columns in the configuration",
+        ) from None
     return captured(name, topic, columns, key=key)

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.errors import FrescoError
 from streaming.integrator.knots import Touched
 from streaming.integrator.waiting import Part
 from streaming.sources.completeness import Work
@@ -22,13 +21,6 @@ from streaming.sources.snapshots import SnapshotWork
 
 def _columns(tags: CapturedRelation) -> tuple[int, int]:
     names = [column.name for column in tags.relation.schema]
-    if "id" not in names or "parts" not in names:
-        raise FrescoError(
-            "SOURCE_GLOBAL_TABLE",
-            f"{tags.relation.name} lacks one of the columns id and parts",
-            where=tags.topic,
-            todo=f"CREATE TABLE {GLOBAL_TABLE} (id text PRIMARY KEY, parts int NOT NULL)",
-        )
     return names.index("id"), names.index("parts")
 
 

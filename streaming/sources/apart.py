@@ -28,7 +28,7 @@ class Apart:
 
     Attributes:
         waiting: their tags.
-        seen: global transaction -> how many of its parts snapshots hold.
+        seen: global transaction -> how many of its parts snapshots hold, where it is not all.
         open: global transaction of which not all parts have come -> how many are missing, how many
             there are to announce, and when the first came, milliseconds since 1970.
         released: global transaction -> how many parts it was released without.
@@ -43,8 +43,14 @@ class Apart:
         """With the tags of transactions that have become complete, and of closed snapshots."""
         seen, open_, released = dict(self.seen), dict(self.open), dict(self.released)
         for snapshot in closed:
-            for id_, _, count in snapshot.seen:
+            for id_, every, count in snapshot.seen:
                 seen[id_] = seen.get(id_, 0) + count
+                if seen[id_] >= every:
+                    del seen[id_]  # none of it is in any log
+                if id_ in open_:  # one came before the snapshot of another's source was closed
+                    missing, every, since = open_.pop(id_)
+                    if missing > count:
+                        open_[id_] = (missing - count, every - count, since)
         waiting = list(self.waiting)
         for part in parts:
             if part.id in released:

@@ -134,11 +134,12 @@ class Intake:
         self._retaken = self._retaken.add(snapshot_work, now_ms)
         works = self._assembler.add(streamed)
         clock.lap("assemble")
+        completed = self._completed(works, snapshot_work, now_ms)
         first = self._machine.next_number
         missing = self._released(first + bool(replaced), now_ms)
         if replaced or missing:
             self._machine.pass_over(Numbered(first, first - 1), bool(replaced) + len(missing))
-        numbered = self._number(works, snapshot_work, now_ms)._replace(first=first)
+        numbered = self._machine.handle(completed)._replace(first=first)
         if idle and numbered.first > numbered.last and numbered.first > 0:
             numbered = self._machine.pass_over(numbered, idle)
         self._snapshots.keep(snapshot_work)
@@ -202,7 +203,8 @@ class Intake:
         finally:
             self._duck.unregister("rows")
 
-    def _number(self, works: dict[str, Work], snapshots: SnapshotWork, now_ms: int) -> Numbered:
+    def _completed(self, works: dict[str, Work], snapshots: SnapshotWork, now_ms: int) -> Completed:
+        """What became complete; parts that are numbered apart are none of the machine's business."""
         parts: list[Part] = []
         blocks = {}
         for source, work in works.items():
@@ -220,10 +222,10 @@ class Intake:
             return touched_keys(works[source], self._captured, first, last)
 
         if self._apart is None:
-            return self._machine.handle(Completed(now_ms, blocks, tuple(parts), closed, keys))
+            return Completed(now_ms, blocks, tuple(parts), closed, keys)
         self._apart = self._apart.told(parts, closed, now_ms)
         untagged = tuple(Closed(one.source, ()) for one in closed)
-        return self._machine.handle(Completed(now_ms, blocks, (), untagged, keys))
+        return Completed(now_ms, blocks, (), untagged, keys)
 
     def _result(
         self,

@@ -175,6 +175,46 @@ def test_a_part_keeps_its_tag_until_it_has_a_number_and_a_part_in_a_snapshot_nee
     )
 
 
+def test_a_part_in_a_snapshot_that_closes_after_another_part_has_come_is_not_waited_for() -> None:
+    """Announced as late it would be one part of two, and G-Strobe would wait for the other for ever."""
+    north, south, topics = SourceLog("north"), SourceLog("south"), Topics()
+    intake = make(snapshot=True, apart=True)
+    tables = {"account": 0, "entry": 0}
+    own = [*move(north, 1, "a", "b", "g"), *move(north, 2, "a", "b", "h", 3)]
+    intake.step(topics.batch([*north.scanned({**tables, "fresco_global": 0}), *own]), 0)
+    tags = [("f", 1), ("g", 2), ("h", 3)]
+    rows = [
+        south.row("fresco_global", "r", None, {"id": id_, "parts": every}) for id_, every in tags
+    ]
+    result = intake.step(topics.batch([*rows, *south.scanned({**tables, "fresco_global": 3})]), 0)
+    assert numbers(result)["north"] == [1, 2] and parts(result) == [(2, "h", 2)]
+    assert intake.snapshot()["apart"]["seen"] == {"g": 1, "h": 1}
+    late = intake.step(topics.batch([]), TIMEOUT_MS)
+    assert parts(late) == [(3, "h", 2)] and late.released == ("h",)
+
+
+def test_a_global_transaction_whose_parts_are_all_in_snapshots_is_not_remembered() -> None:
+    north, south, topics = SourceLog("north"), SourceLog("south"), Topics()
+    intake = make(snapshot=True, apart=True)
+    for log in (north, south):
+        tag = log.row("fresco_global", "r", None, {"id": "g", "parts": 2})
+        notes = log.scanned({"account": 0, "entry": 0, "fresco_global": 1})
+        intake.step(topics.batch([tag, *notes]), 0)
+    assert intake.snapshot()["apart"]["seen"] == {}
+
+
+def test_a_part_apart_that_comes_with_the_first_batch_after_a_long_pause_is_not_late() -> None:
+    north, south, topics, intake = (
+        SourceLog("north"),
+        SourceLog("south"),
+        Topics(),
+        make(apart=True),
+    )
+    intake.step(topics.batch(move(north, 1, "a", "b", "g")), 0)
+    result = intake.step(topics.batch(move(south, 1, "a", "b", "g")), 2 * TIMEOUT_MS)
+    assert parts(result) == [(2, "g", 2)] and result.released == ()
+
+
 def test_a_part_apart_that_does_not_come_in_time_is_announced_and_local_when_it_comes() -> None:
     north, south, topics = SourceLog("north"), SourceLog("south"), Topics()
     intake = make(apart=True)

@@ -120,6 +120,42 @@ def test_a_server_that_stops_is_unreachable_and_answers_when_it_is_back(
     asking.close()
 
 
+def test_a_standby_is_refused_and_answers_once_it_is_the_primary(
+    server: Postgres, tmp_path: Path
+) -> None:
+    """Its snapshots do not say which transactions they show: nothing could be compensated."""
+    asking = source(server, tmp_path)
+    asking.answer(STATE)
+    server.stop()
+    (server.folder / "postgres" / "data" / "standby.signal").touch()
+    server.start()
+    error = refused(asking)
+    assert error.code == "SOURCE_STANDBY" and error.where == "source north"
+    assert "target_session_attrs=primary" in error.todo
+    with pytest.raises(FrescoError, match="SOURCE_STANDBY"):
+        asking.pin()
+    dsn = f"{server.dsn('north')}?target_session_attrs=primary"
+    error = refused(source(server, tmp_path, dsn))
+    assert error.code == "SOURCE_UNREACHABLE" and server.password not in str(error)
+    asked.execute(server.dsn("north"), "SELECT pg_promote()")
+    asking.answer(STATE)
+    source(server, tmp_path, dsn).answer(STATE)
+    asking.close()
+
+
+def test_a_relation_that_is_not_captured_is_not_asked_for(server: Postgres, tmp_path: Path) -> None:
+    """As when a view joins over a table that the running service's configuration lacks."""
+    asked.execute(server.dsn("north"), "CREATE TABLE later (a int)")
+    tree = asked.view("SELECT a FROM north.later", asked.captured(server.dsn("north"), "later"))
+    asking = source(server, tmp_path)
+    with pytest.raises(FrescoError) as found:
+        asked.asked(asking, (tree, {}))
+    assert found.value.code == "SOURCE_TABLE_UNKNOWN" and found.value.where == "source north"
+    assert "north.later" in found.value.what and "sources.north.tables" in found.value.todo
+    asking.answer(STATE)
+    asking.close()
+
+
 def test_a_truncate_waits_for_the_end_of_a_pinned_state(server: Postgres, tmp_path: Path) -> None:
     """A truncated table is empty to snapshots that were taken before, too."""
     found = asked.captured(server.dsn("north"), "r")

@@ -21,6 +21,7 @@ from streaming.errors import FrescoError
 from streaming.metrics import Metrics
 from streaming.runtime.isolating import IsolatedStage
 from streaming.runtime.sessionloop import SessionLoop
+from streaming.sources import deltainstall
 from streaming.sources.deltainstall import install, remove, role_of
 from streaming.sources.deltatables import delta_table_of
 from streaming.sources.postgres import read_schemas
@@ -90,7 +91,9 @@ def work(pair: Pair, name: str, times: int) -> None:
             pair.transaction(name, connection, rng)
 
 
-def test_triggers_dropped_switched_off_and_put_back(pair: Pair) -> None:
+def test_triggers_dropped_switched_off_and_put_back(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
     """The views over that relation stop with the reason, the others go on, all comes back by itself."""
     stage, stepper = stage_of(pair)
     work(pair, "south", 9)
@@ -112,7 +115,12 @@ def test_triggers_dropped_switched_off_and_put_back(pair: Pair) -> None:
         asked.execute(pair.dsns["south"], away)
         work(pair, "south", 4)
         assert pair.install("south") == ["mended", "present"]
+        caplog.clear()
         settled(pair)  # nobody looked meanwhile; a new start finds out all the same
+        for view in ("costs", "names"):
+            assert f"view {view} is computed anew: SOURCE_TRIGGER_GAP: the triggers of south.c" in (
+                caplog.text
+            )
 
 
 def said(stage: IsolatedStage) -> tuple[int, dict[str, int]]:
@@ -199,6 +207,38 @@ def test_tables_whose_rows_come_without_triggers_are_refused(pair: Pair) -> None
     (found,) = read_schemas(dsn, "north", "north", {"parted": "public.parted"})
     with pytest.raises(FrescoError, match="SOURCE_TABLE_UNFIT"):
         install(dsn, "north", [delta_table_of(found, "shop")], role_of(dsn, "north"))
+
+
+def test_a_table_whose_writers_do_not_end_is_left_alone(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installation waits for them and holds up later ones: so it does for moments only."""
+    dsn = pair.dsns["north"]
+    asked.execute(dsn, "DROP TRIGGER fresco_shop_rows ON o")
+    monkeypatch.setattr(deltainstall, "LOCK_MS", 100)
+    monkeypatch.setattr(deltainstall, "ATTEMPTS", 2)
+    with psycopg.connect(dsn) as writer:
+        writer.execute("INSERT INTO o VALUES (-1, 0, 0)")
+        with pytest.raises(FrescoError) as refused:
+            pair.install("north")
+        asked.execute(dsn, "INSERT INTO o VALUES (-2, 0, 0)")
+        writer.rollback()
+    error = refused.value
+    assert error.code == "SOURCE_TABLE_LOCKED" and error.where == "source north"
+    assert "north.o" in error.what and "0.1 s, 2 times" in error.what
+    assert "idle in transaction" in error.todo
+    assert pair.install("north") == ["mended", "present"]
+
+
+def test_a_server_that_is_too_old_is_refused_with_the_mode_that_can(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deltainstall, "OLDEST", 990_000)
+    with pytest.raises(FrescoError) as refused:
+        pair.install("north")
+    assert refused.value.code == "SOURCE_VERSION" and refused.value.where == "source north"
+    assert "need PostgreSQL 99 or newer" in refused.value.what
+    assert "USING replica" in refused.value.todo
 
 
 def test_a_notification_starts_a_session_and_a_lost_channel_costs_time_only(pair: Pair) -> None:

@@ -133,12 +133,11 @@ class JoiningStage(ViewStage):
             worked = self._load() if self._checkpoint is None else self._catch_up()
         except FrescoError as error:
             return self._give_up(error)
-        if not worked and not records.num_rows:
-            return None
         left = UpdatesReader(str(self._warehouse)).last - self._manager.number
         quick = time.monotonic() - began < NEAR_SECONDS
+        # Also where there was nothing to do: after a long load perhaps nobody commits any more.
         self._near = self._checkpoint is not None and quick and left <= NUMBERS_PER_STEP
-        return self._result()
+        return self._result() if worked or self._near or records.num_rows else None
 
     def applied(self, manifest: Manifest) -> None:
         """Say when the end is near; the view's metrics are another stage's until it has joined."""

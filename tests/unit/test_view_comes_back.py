@@ -83,6 +83,23 @@ def test_a_view_that_is_far_behind_does_not_say_that_it_is_near(
     proved(shop)
 
 
+def test_a_view_whose_load_took_long_joins_though_nobody_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(tmp_path)
+    shop.put(1, 1, 40)
+    driver = Driver(shop)
+    driver.round()
+    ask_to_add(shop.config, shop.write("large", LARGE))
+    driver.follow()
+    monkeypatch.setattr(joining, "NEAR_SECONDS", -1.0)
+    driver.step("view:large@1")
+    monkeypatch.undo()
+    driver.settle()
+    assert rows(shop, "large") == [(1,)]
+    driver.close()
+
+
 def test_a_driver_of_some_roles_tidies_up_after_its_own_stages_only(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     settle_catalog(shop.warehouse, shop.planned())

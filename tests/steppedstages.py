@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self, cast
 
 import pyarrow as pa
@@ -23,7 +24,9 @@ from streaming.runtime.kafka import Topics, headers
 from streaming.runtime.maintaining import ViewStage
 from streaming.runtime.merging import MergeStage
 from streaming.runtime.overviews import OverviewStage
+from streaming.runtime.progress import Elsewhere
 from streaming.runtime.riding import RidingStage
+from streaming.runtime.stageset import Stages
 from streaming.runtime.step import Fence, ManifestStore, Outgoing, Stage, Stepper
 from streaming.sources.held import HeldFiles
 from streaming.sources.intake import Intake
@@ -127,13 +130,20 @@ class SteppedStages:
 
     def collect(self) -> None:
         """Remove the staged files that nobody needs any more."""
-        for one in self.stages.values():
-            one.collect(self.published)
-        going = [one for one in self.stages.values() if one.suspended is None]
-        needed = [self.published + 1, *(one.needed for one in self.stages.values())]
-        integrator = self._integrator.stage
-        assert isinstance(integrator, IntegratorStage)
-        integrator.collect(min((one.handled for one in going), default=-1), min(needed))
+        integrator, merge = self._integrator.stage, self._merge.stage
+        assert isinstance(integrator, IntegratorStage) and isinstance(merge, MergeStage)
+        folder, _, views, _ = self._made
+        Stages(
+            integrator,
+            list(self.stages.values()),
+            {GROUP: merge},
+            [],
+            {GROUP: tuple(view.name for view in views)},
+            lambda parent: tuple(view.name for view in views if parent in view.relations),
+            Elsewhere(folder),
+            cast(Any, SimpleNamespace(wanted=lambda: self.stages)),
+            cast(Any, None),
+        ).collect()
 
     def again(self) -> Self:
         """The next start, after this one was killed: nothing is left but files and topics."""

@@ -116,6 +116,8 @@ class AskingStage:
         """The last number of a durable manifest."""
         self.handled = spec.start - 1
         """The last number of which staged updates are of no use any more."""
+        self.left = False
+        """Whether a durable manifest says that the view is suspended: it takes no more updates."""
 
     @property
     def needed(self) -> int:
@@ -216,6 +218,7 @@ class AskingStage:
 
     def _settle(self, snapshot: Mapping[str, Any] | None) -> None:
         """What a durable manifest says of numbers and files; `collect` may run beside it."""
+        self.left = snapshot is not None and snapshot["suspended"] is not None
         if snapshot is None:
             self._kept, self.number, self.handled = frozenset(), self.spec.start - 1, -1
             return

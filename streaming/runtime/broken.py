@@ -139,6 +139,14 @@ class BrokenStage:
         """The first number that a restart would replay."""
         return self._progress.needed
 
+    @property
+    def left(self) -> bool:
+        """Whether a durable manifest says that the view is suspended.
+
+        Until then the next start may find the column again, and go on with the view.
+        """
+        return self._progress.suspended
+
     def topics(self, topics: Topics) -> tuple[str, ...]:
         """Those that it reads."""
         return (topics.updates(self.spec.group),)

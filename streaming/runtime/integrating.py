@@ -82,6 +82,8 @@ class IntegratorStage:
         self._changes, self._rides = changes, rides
         self._staging = Staging(warehouse, self.name)
         self._held = Staging(warehouse, "held")
+        self.numbered = -1
+        """The last number of which a durable manifest has been applied: in `_updates` and published."""
         self._bad = warehouse / "_state" / "bad_records"
         self._bad.mkdir(parents=True, exist_ok=True)
         self._upkeep = Upkeep(None, [updates.table])
@@ -96,6 +98,7 @@ class IntegratorStage:
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """A fresh intake with the manifest's state."""
+        self.numbered = -1
         self._intake = self._make(HeldFiles(self._hold, self._load))
         self._held_before = frozenset(_paths(snapshot["intake"])) if snapshot else frozenset()
         self._found, self._ran = self._held.files(), False
@@ -182,6 +185,7 @@ class IntegratorStage:
                 self._retention.run(int(time.time() * 1000), self._needed)
             self._upkeep.run(UPKEEP_SECONDS)
             self._tidied = time.monotonic()
+        self.numbered = int(manifest.snapshot["number"])
         held = frozenset(_paths(manifest.snapshot["intake"]))
         orphans, self._found = (self._found, frozenset()) if self._ran else ((), self._found)
         self._held.drop(self._held_before.union(orphans) - held)

@@ -73,6 +73,8 @@ class ViewStage:
         """The last number of a durable manifest."""
         self.needed = spec.start
         """The first number that a restart would replay."""
+        self.left = False
+        """Whether a durable manifest says that the view is suspended: it takes no more updates."""
 
     def topics(self, topics: Topics) -> tuple[str, ...]:
         """Those that it reads."""
@@ -93,6 +95,7 @@ class ViewStage:
         self._manager = self._new_manager()
         self._control = snapshot["control"] if snapshot else self._manager.snapshot()
         self.handled = int(snapshot["control"]["number"]) if snapshot else -1
+        self.left = self.suspended is not None
         if snapshot is None or self.suspended is not None:
             return
         number, needed = self.handled, self.needed
@@ -129,6 +132,7 @@ class ViewStage:
     def applied(self, manifest: Manifest) -> None:
         """Tell the metrics and remove checkpoints that no manifest refers to any more."""
         self.handled = int(manifest.snapshot["control"]["number"])
+        self.left = manifest.snapshot["suspended"] is not None
         self._metrics.view_frontier.labels(self.spec.view).set(self.handled)
         self._metrics.suspended.labels(self.spec.view).set(self.suspended is not None)
         for message in manifest.messages:

@@ -28,7 +28,7 @@ class ViewProgress:
     Attributes:
         handled: staged updates whose numbers are all at or below it are of no use to it any more.
         needed: the first number that a restart would replay from `_updates`.
-        suspended: it takes no more updates.
+        suspended: it takes no more updates, for good.
     """
 
     handled: int
@@ -54,6 +54,8 @@ def view_progress(snapshot: Mapping[str, Any] | None, stage: str, start: int = 0
     if "checkpoint" in snapshot:
         checkpoint = snapshot["checkpoint"]
         needed = int(checkpoint["number"]) + 1 if checkpoint else start
+    elif "joining" in snapshot and snapshot["joining"]["joined"] is None:
+        needed = 0  # one that asks, and is to come back with the relations as `_updates` has them
     return ViewProgress(handled, needed, suspended)
 
 

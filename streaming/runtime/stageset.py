@@ -100,7 +100,15 @@ class Stages:
                 stage.close()
 
     def collect(self) -> None:
-        """Remove staged files that every consumer has passed."""
+        """Remove staged files that every consumer has passed.
+
+        A view that has left its group reads none of them any more: one that comes back has a stage of
+        its own, which takes what it needs from `_updates` up to its cut, and of the messages only those
+        after the cut. So where all have left, all may go that is in `_updates`; and what is numbered
+        while a view is to come back stays, from its request on. The number is looked up before the
+        requests are: what it covers was published before those that are not seen yet were made.
+        """
+        numbered = self.integrator.numbered if self.integrator is not None else -1
         wanted = set(self.members.wanted())
         for view in self.views:
             over = {f"view:{child}" for child in self.children(view.spec.view)}
@@ -113,13 +121,13 @@ class Stages:
         unpublished = [self._published(group) + 1 for group in self.groups]
         handled = [view.handled for view in views if not view.suspended]
         needed = [*(view.needed for view in views), *unpublished]
-        self.integrator.collect(min(handled, default=-1), min(needed, default=0))
+        self.integrator.collect(min([numbered, *handled]), min(needed, default=0))
 
     def _progress(self, name: str) -> ViewProgress:
         here = next((one for one in self.views if one.name == name), None)
         if here is None:
             return self.elsewhere.view(name)
-        return ViewProgress(here.handled, here.needed, here.suspended is not None)
+        return ViewProgress(here.handled, here.needed, here.left)
 
     def _published(self, group: str) -> int:
         here = self.merges.get(group)

@@ -55,6 +55,7 @@ class Collected:
     """An integrator that notes what it is told to collect."""
 
     told: tuple[int, int] | None = None
+    numbered = 60
 
     def collect(self, passed: int, needed: int) -> None:
         self.told = (passed, needed)
@@ -83,3 +84,8 @@ def test_the_integrator_collects_by_the_slowest_stage_of_any_driver(
     put(tmp_path, "view:b", 2, {**CONTROL, "checkpoint": {"number": 33}})
     stages.collect()
     assert integrator.told == (40, 21)
+    for view, number in (("a", 40), ("b", 40)):
+        snapshot = {"control": {"number": number}, "suspended": {"code": "X"}}
+        put(tmp_path, f"view:{view}", 3, {**snapshot, "checkpoint": {"number": 33}})
+    stages.collect()
+    assert integrator.told == (60, 21), "all have left: what is in `_updates` is enough"

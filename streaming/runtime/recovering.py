@@ -80,16 +80,18 @@ class Recovery:
             self._fell(view)
         asked = []
         for view, error in suspended.items():
-            if error.get("code") in FOR_A_PERSON or self._clock() < self._next.get(view, 0.0):
+            if error.get("code") in FOR_A_PERSON:
+                continue
+            away = str(error.get("code", "")).startswith(AWAY)
+            if view not in self._seen and self._began and not away:
+                self._seen[view] = self._evidence(view, error)
+                continue  # what it has just stopped at is still there
+            if self._clock() < self._next.get(view, 0.0):
                 continue
             now = self._evidence(view, error)
             if now == self._seen.get(view):
                 continue
-            first = view not in self._seen
             self._seen[view] = now
-            away = str(error.get("code", "")).startswith(AWAY)
-            if first and self._began and not away:
-                continue  # what it has just stopped at is still there
             if self._ask(view, AWAY_WAITS if away else WAITS):
                 asked.append(view)
         self._began = True

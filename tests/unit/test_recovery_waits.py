@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from streaming.runtime.recovering import FALLS, STEADY, Recovery
 from streaming.runtime.requests import Requests
 
 SLOW = {"v": {"code": "SOURCE_QUERY_TIMEOUT", "what": "a query took longer than 60 s"}}
+DAMAGED = {"v": {"code": "VIEW_INPUT_DAMAGED", "what": "a record cannot be read"}}
+GONE: dict[str, dict[str, str]] = {}
 
 
 class Days:
@@ -16,20 +19,25 @@ class Days:
     def __init__(self, folder: Path) -> None:
         self.now = 0.0
         self.tried: list[float] = []
+        self._decisions = folder / "_state" / "decisions"
         self._requests = Requests(folder)
         self._recovery = Recovery(folder, self._requests, lambda _: 1 / 0, lambda: self.now)  # type: ignore[arg-type, return-value]
 
-    def pass_by(self, seconds: int, fallen: bool) -> None:
+    def decide(self, record: str) -> None:
+        self._decisions.mkdir(parents=True, exist_ok=True)
+        (self._decisions / f"north.public.entry-0-{record}.json").write_text("{}")
+
+    def pass_by(self, seconds: int, suspended: Mapping[str, Mapping[str, str]]) -> None:
         for _ in range(seconds):
             self.now += 1
-            if self._recovery.look(SLOW if fallen else {}):
+            if self._recovery.look(suspended):
                 self.tried.append(self.now)
                 self._requests.say(self._requests.open()[0].number, "done", cut=1)
 
 
 def test_a_source_that_stays_away_is_tried_less_and_less(tmp_path: Path) -> None:
     days = Days(tmp_path)
-    days.pass_by(400, fallen=True)
+    days.pass_by(400, SLOW)
     assert days.tried[:6] == [1, 3, 8, 18, 38, 78]
     assert [b - a for a, b in zip(days.tried[6:], days.tried[7:], strict=False)] == [60] * 4
 
@@ -43,11 +51,24 @@ def test_a_view_that_falls_as_soon_as_it_is_back_does_not_hold_up_its_group_for_
     for _ in range(6):
         fell = days.now
         while len(days.tried) == len(waited):
-            days.pass_by(1, fallen=True)
+            days.pass_by(1, SLOW)
         waited.append(days.tried[-1] - fell)
-        days.pass_by(70, fallen=False)
+        days.pass_by(70, GONE)
     waits = [*FALLS, *[FALLS[-1]] * (5 - len(FALLS))]
     assert waited == [1, *(1 + seconds for seconds in waits)], "from the look that sees it fall"
-    days.pass_by(int(STEADY), fallen=False)
-    days.pass_by(1, fallen=True)
+    days.pass_by(int(STEADY), GONE)
+    days.pass_by(1, SLOW)
     assert len(days.tried) == 7, "it had been there for long: tried at once"
+
+
+def test_a_decision_made_while_a_view_that_fell_again_has_to_wait_brings_it_back(
+    tmp_path: Path,
+) -> None:
+    days = Days(tmp_path)
+    days.pass_by(1, DAMAGED)
+    assert days.tried == [1], "a start tries once"
+    days.pass_by(5, GONE)
+    days.pass_by(2, DAMAGED)
+    days.decide("7")
+    days.pass_by(int(FALLS[0]), DAMAGED)
+    assert days.tried == [1, 7 + FALLS[0]]

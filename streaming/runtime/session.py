@@ -72,12 +72,18 @@ def session_properties(given: Mapping[str, str], jars: list[str] | None) -> dict
     master = properties.setdefault("spark.master", f"local[{cores}]")
     properties.setdefault("spark.driver.host", "127.0.0.1")
     properties.setdefault("spark.driver.bindAddress", "127.0.0.1")
-    if not master.startswith("local"):
-        return {"spark.jars": ",".join(jars), **properties}
+    if master != "local" and not master.startswith("local["):
+        return _with(properties, "spark.jars", ",".join(jars), ",")
     # On the class path and not added to the session: an archive has only what is found there.
     java = (properties["spark.driver.extraJavaOptions"], *archive_options(jars))
     properties["spark.driver.extraJavaOptions"] = " ".join(java)
-    return {"spark.driver.extraClassPath": class_path(jars), **properties}
+    return _with(properties, "spark.driver.extraClassPath", class_path(jars), ":")
+
+
+def _with(properties: Mapping[str, str], key: str, ours: str, between: str) -> dict[str, str]:
+    """With what the pipeline cannot do without, before what is given."""
+    given = (properties[key],) if properties.get(key) else ()
+    return {**properties, key: between.join((ours, *given))}
 
 
 def versions() -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 import threading
 import time
@@ -28,6 +29,7 @@ from streaming.runtime.session import STACK, session_properties
 
 _TOPICS = ("first", "second")
 _BATCH_SECONDS = 60.0
+_END_SECONDS = 300.0
 
 
 def train(archive: Path, jars: list[str]) -> None:
@@ -36,6 +38,7 @@ def train(archive: Path, jars: list[str]) -> None:
     Raises:
         FrescoError: the broker did not start.
         TimeoutError: no batch came.
+        subprocess.TimeoutExpired: the JVM did not end.
     """
     archive.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as undo:
@@ -90,12 +93,20 @@ def _read(spark: SparkSession, bootstrap: str, checkpoint: Path) -> None:
 
 
 def _end(spark: SparkSession) -> None:
-    """End the session and wait for its JVM, which writes the archive last."""
+    """End the session and wait for its JVM, which writes the archive last.
+
+    Raises:
+        subprocess.TimeoutExpired: it did not end.
+    """
     gateway = SparkContext._gateway
     spark.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait()
+    try:
+        gateway.proc.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        raise
 
 
 @contextmanager

@@ -61,5 +61,15 @@ def test_a_cluster_fetches_the_jars_and_spark_submit_brings_its_own() -> None:
     cluster = session_properties({"spark.master": "spark://host:7077"}, given)
     assert cluster["spark.jars"] == given[0]
     assert PATH not in cluster
+    assert "spark.jars" in session_properties({"spark.master": "local-cluster[2,1,1024]"}, given)
     submitted = session_properties({}, None)
     assert not {"spark.jars", "spark.master", PATH} & set(submitted)
+
+
+def test_jars_that_a_configuration_adds_come_after_the_pipelines_own() -> None:
+    given = jars("delta-spark-1.jar")
+    local = session_properties({PATH: "/opt/driver.jar", "spark.jars": "/opt/udf.jar"}, given)
+    assert local[PATH] == f"{given[0]}:/opt/driver.jar"
+    assert local["spark.jars"] == "/opt/udf.jar"
+    cluster = {"spark.master": "spark://host:7077", "spark.jars": "/opt/udf.jar"}
+    assert session_properties(cluster, given)["spark.jars"] == f"{given[0]},/opt/udf.jar"

@@ -154,6 +154,14 @@ def connected(dsn: str, source: str) -> Iterator[psycopg.Connection]:
         with connection:
             yield connection
     except psycopg.Error as error:
+        passing = isinstance(error, psycopg.OperationalError)
+        if passing and not isinstance(error, psycopg.errors.QueryCanceled):
+            raise FrescoError(
+                "SOURCE_UNREACHABLE",
+                f"source {source} went away while it was read: {without_password(str(error), dsn)}",
+                where=f"source {source}",
+                todo="see that the server is up",
+            ) from None
         raise FrescoError(
             "SOURCE_QUERY_REFUSED",
             f"source {source} refuses to be read: {without_password(str(error), dsn)}",

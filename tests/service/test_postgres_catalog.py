@@ -11,7 +11,12 @@ import pytest
 
 from streaming.embedded.postgres import Postgres, create_databases
 from streaming.errors import FrescoError
-from streaming.sources.postgres import check_replica_identity, read_schemas, topic_name
+from streaming.sources.postgres import (
+    check_replica_identity,
+    connected,
+    read_schemas,
+    topic_name,
+)
 
 TABLES = """
 CREATE TABLE "Order Items" (
@@ -83,3 +88,11 @@ def test_a_replica_identity_that_is_not_full_is_refused_with_the_statement(dsn: 
 def test_a_database_that_does_not_answer_is_named() -> None:
     with pytest.raises(FrescoError, match="SOURCE_UNREACHABLE"):
         check_replica_identity("postgresql://u@127.0.0.1:1/x", "north", ["public.whole"])
+
+
+def test_a_server_that_goes_away_while_it_is_read_is_not_one_that_refuses(dsn: str) -> None:
+    """`fresco snapshots` waits for the one and ends at the other."""
+    with pytest.raises(FrescoError, match="SOURCE_UNREACHABLE"), connected(dsn, "north") as one:
+        one.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    with pytest.raises(FrescoError, match="SOURCE_QUERY_REFUSED"), connected(dsn, "north") as one:
+        one.execute("SELECT * FROM nothing")

@@ -231,14 +231,16 @@ class LogReader:
 
     def _rows(self, event: Any, table: Table, begin: Place, server: int) -> Iterator[LogEvent]:
         op = _ROWS[type(event)]
+        if any(column.name is None for column in event.columns):
+            raise self._incomplete("name its columns", "binlog_row_metadata", begin)
         encoders = self._encoders_of(event, table)
         for row, values in enumerate(event.rows):
             before = after = None
             if op == "u":
-                before = self._image(encoders, values, "before_")
-                after = self._image(encoders, values, "after_")
+                before = self._image(encoders, values, "before_", begin)
+                after = self._image(encoders, values, "after_", begin)
             else:
-                image = self._image(encoders, values, "")
+                image = self._image(encoders, values, "", begin)
                 before, after = (image, None) if op == "d" else (None, image)
             yield RowChange(table, op, before, after, begin, row, server, event.timestamp)
 
@@ -247,19 +249,11 @@ class LogReader:
         known = self._encoders.get(table)
         if known is not None and known[0] is event.columns:
             return known[1]
-        if any(column.name is None for column in event.columns):
-            raise FrescoError(
-                "CAPTURE_ROW_IMAGE",
-                f"the log of source {self._source} does not name its columns",
-                where=f"source {self._source}",
-                todo="SET GLOBAL binlog_row_metadata = 'FULL', and take a new snapshot: what was"
-                " logged before cannot be read",
-            )
         encoders = log_encoders(event.columns, self._decimals)
         self._encoders[table] = (event.columns, encoders)
         return encoders
 
-    def _image(self, encoders: dict[str, Encode], row: Any, side: str) -> Image:
+    def _image(self, encoders: dict[str, Encode], row: Any, side: str, at: Place) -> Image:
         """A row's values as JSON."""
         image = {}
         why = row[f"{side}none_sources"]
@@ -269,18 +263,21 @@ class LogReader:
             elif why.get(name) == NONE_SOURCE.EMPTY_SET:
                 image[name] = ""
             elif why.get(name) == NONE_SOURCE.COLS_BITMAP:
-                raise FrescoError(
-                    "CAPTURE_ROW_IMAGE",
-                    f"the log of source {self._source} does not hold whole rows",
-                    where=f"source {self._source}",
-                    todo="SET GLOBAL binlog_row_image = 'FULL', and take a new snapshot: what was"
-                    " logged before cannot be read",
-                )
+                raise self._incomplete("hold whole rows", "binlog_row_image", at)
             else:
                 image[name] = None
         return image
 
     # Errors ---------------------------------------------------------------------------------------
+
+    def _incomplete(self, lacks: str, setting: str, at: Place) -> FrescoError:
+        return FrescoError(
+            "CAPTURE_ROW_IMAGE",
+            f"the log of source {self._source} does not {lacks}",
+            where=f"source {self._source}, log {at}",
+            todo=f"SET GLOBAL {setting} = 'FULL', let no session set another value, and take a new"
+            " snapshot under another prefix: what was logged before cannot be read",
+        )
 
     def _judged(self, error: pymysql.MySQLError) -> FrescoError:
         """What an error of the connection means."""

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from streaming.algebra.duckops import DuckOperators
+from streaming.capture.binlog import LogReader
+from streaming.capture.logevents import Commit, RowChange
+from streaming.capture.snapshot import current_place
 from streaming.embedded.mariadb import Mariadb
 from streaming.sources.mysql import read_schemas
 from streaming.sources.mysqlquery import MysqlSource
+from streaming.sources.mysqlsession import PLAIN
+from streaming.sources.mysqlstate import Place
+from streaming.sources.mysqlurl import connect, parse_url
 
 
 def captured(server: Mariadb, *tables: str) -> list[Any]:
@@ -16,3 +23,40 @@ def captured(server: Mariadb, *tables: str) -> list[Any]:
 
 def source(server: Mariadb, ops: DuckOperators, *tables: str) -> MysqlSource:
     return MysqlSource("shop", server.url("shop"), captured(server, *tables), ops)
+
+
+def log_end(server: Mariadb) -> Place:
+    """Where the log ends now."""
+    with connect(parse_url(server.url("shop"), "shop"), "shop", conv=PLAIN) as connection:
+        return current_place(connection)
+
+
+def log_files(server: Mariadb) -> list[str]:
+    """The files of the log, oldest first."""
+    with (
+        connect(parse_url(server.url("shop"), "shop"), "shop") as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("SHOW BINARY LOGS")
+        return [row[0] for row in cursor.fetchall()]
+
+
+def log_of(server: Mariadb, start: Any, *tables: str) -> LogReader:
+    """The log of captured tables from a place on."""
+    wanted = frozenset(("shop", table) for table in tables)
+    url = parse_url(server.url("shop"), "shop")
+    return LogReader(url, "shop", wanted, start, "precise", random.randrange(1000, 2**30))
+
+
+def until_rows(reader: LogReader, count: int) -> list[Any]:
+    """Events of the log until so many rows, and their transaction's end, have come."""
+    found: list[Any] = []
+    try:
+        for event in reader.events():
+            found += [event] if event is not None else []
+            rows = sum(isinstance(one, RowChange) for one in found)
+            if rows >= count and isinstance(event, Commit):
+                break
+    finally:
+        reader.close()
+    return found

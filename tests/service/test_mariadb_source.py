@@ -7,18 +7,16 @@ import random
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import askedpostgres as asked
 import pymysql
 import pytest
-from askedmariadb import captured, source
+from askedmariadb import captured, log_of, source, until_rows
 from twodatabases import mariadb_server
 
 from streaming.algebra.duckops import DuckOperators
 from streaming.algebra.query import SourceQuery
 from streaming.algebra.tree import Column, Join, Scan
-from streaming.capture.binlog import LogReader
 from streaming.capture.envelope import Envelope, Table
 from streaming.capture.logevents import Commit, RowChange, Truncate
 from streaming.capture.snapshot import Scan as TableScan
@@ -62,23 +60,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb]:
 @pytest.fixture(scope="module")
 def ops(tmp_path_factory: pytest.TempPathFactory) -> DuckOperators:
     return asked.operators(tmp_path_factory.mktemp("staged"))
-
-
-def log_of(server: Mariadb, start: Any, *tables: str) -> LogReader:
-    wanted = frozenset(("shop", table) for table in tables)
-    url = parse_url(server.url("shop"), "shop")
-    return LogReader(url, "shop", wanted, start, "precise", random.randrange(1000, 2**30))
-
-
-def until_rows(reader: LogReader, count: int) -> list[Any]:
-    """Events of the log until so many rows, and their transaction's end, have come."""
-    found: list[Any] = []
-    for event in reader.events():
-        found += [event] if event is not None else []
-        if sum(isinstance(one, RowChange) for one in found) >= count and isinstance(event, Commit):
-            break
-    reader.close()
-    return found
 
 
 # Values -------------------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import askedpostgres as asked
 import pytest
-from askedmariadb import captured, source
+from askedmariadb import captured, log_end, log_files, log_of, source, until_rows
+from services import until
 from twodatabases import mariadb_server
 
 from streaming.algebra.duckops import DuckOperators
@@ -75,6 +77,62 @@ def test_a_log_without_whole_rows_is_refused_with_the_statements_that_fix_it(
         assert [one.level for one in check_server(url, "shop")] == ["wrong", "ok", "ok"]
     finally:
         server.execute("SET GLOBAL binlog_row_image = 'FULL'")
+
+
+def test_a_log_of_which_the_beginning_has_been_purged_is_told(server: Mariadb) -> None:
+    at = log_end(server)
+    server.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    last = log_end(server).file
+
+    def purged() -> bool:
+        """A file that somebody reads is left: those who leave are noticed at the next heartbeat."""
+        server.execute(f"PURGE BINARY LOGS TO '{last}'")
+        return log_files(server) == [last]
+
+    until(purged, "the log to be purged")
+    with pytest.raises(FrescoError) as refused:
+        until_rows(log_of(server, at, "odd"), 1)
+    error = refused.value
+    assert error.code == "CAPTURE_LOG_PURGED" and error.where == "source shop"
+    assert f"its log from {at.file} on" in error.what
+    assert "new snapshot" in error.todo and "binlog_expire_logs_seconds" in error.todo
+
+
+@pytest.mark.parametrize(
+    ("setting", "change", "says"),
+    [
+        (
+            "SET GLOBAL binlog_row_image = 'FULL'",
+            "SET SESSION binlog_row_image = 'MINIMAL'; UPDATE shop.wide SET b = b + 1",
+            "does not hold whole rows",
+        ),
+        (
+            "SET GLOBAL binlog_row_metadata = 'MINIMAL'",
+            "INSERT INTO shop.wide VALUES (2, 2, 2)",
+            "does not name its columns",
+        ),
+    ],
+)
+def test_rows_that_are_not_whole_in_the_log_stop_the_reader_at_their_place(
+    server: Mariadb, setting: str, change: str, says: str
+) -> None:
+    """The settings are looked at when a capture begins; a session or somebody may set others later."""
+    server.execute(
+        "CREATE OR REPLACE TABLE shop.wide (id INT PRIMARY KEY, a INT, b INT)",
+        "INSERT INTO shop.wide VALUES (1, 1, 1)",
+    )
+    check_log(server.url("shop"), "shop")
+    at = log_end(server)
+    try:
+        server.execute(setting, change)
+        with pytest.raises(FrescoError) as refused:
+            until_rows(log_of(server, at, "wide"), 1)
+    finally:
+        server.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+    error = refused.value
+    assert error.code == "CAPTURE_ROW_IMAGE" and says in error.what
+    assert re.fullmatch(rf"source shop, log {at.file}:\d+", error.where), error.where
+    assert "= 'FULL'" in error.todo and "new snapshot" in error.todo
 
 
 def test_a_killed_connection_is_opened_again_by_itself(server: Mariadb, ops: DuckOperators) -> None:

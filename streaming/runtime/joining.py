@@ -126,7 +126,7 @@ class JoiningStage(ViewStage):
             assert isinstance(change, ViewChange)
             later = [one for one in messages[at + 1 :] if isinstance(one, Updates)]
             return self._result(*self._join(change, later))
-        if self._near or self._requests.told(self.request.number, "done"):
+        if self._near or self._requests.is_over(self.request.number):
             return None if not records.num_rows else self._result()
         began = time.monotonic()
         try:
@@ -151,7 +151,7 @@ class JoiningStage(ViewStage):
 
     def collect(self, passed: int) -> None:
         """Nothing goes before the view's own content is committed, whatever others have."""
-        if self._requests.told(self.request.number, "done") is not None:
+        if self._requests.is_over(self.request.number):
             super().collect(passed)
 
     # Phases ---------------------------------------------------------------------------------------

@@ -11,6 +11,10 @@ Files and not a topic: the command that writes one needs no broker, a request ma
 waits for the next start, and every driver of the pipeline sees the warehouse anyway. The words are for
 people and for the other stages; each stage's own truth is in its manifests, from which a word that a
 crash has swallowed is said again.
+
+What people ask stays for good. A view that is suspended asks by itself, and may do so for days: of its
+own tries those go that a later one has replaced (`_forget`), never the request with the highest number,
+so no number is given out twice.
 """
 
 from __future__ import annotations
@@ -97,6 +101,8 @@ class Requests:
                 put_if_absent(self._path(number), request.model_dump_json().encode())
             except ManifestExists:
                 continue
+            if by_itself:
+                self._forget()
             return request
 
     def refuse_pending(self, change: str, view: str) -> None:
@@ -115,10 +121,13 @@ class Requests:
         Raises:
             FrescoError: STATE_DAMAGED.
         """
-        for number in self._numbers():
-            if number not in self._known:
-                self._known[number] = self._read(number)
-        return [self._known[number] for number in sorted(self._known)]
+        found = {}
+        for number in sorted(self._numbers()):
+            known = self._known.get(number) or self._read(number)
+            if known is not None:
+                found[number] = known
+        self._known = found
+        return list(found.values())
 
     def files(self) -> frozenset[str]:
         """Names of all files: they change with every request and every word."""
@@ -133,9 +142,9 @@ class Requests:
         return next((one for one in self.open() if one.view == view and one.joins), None)
 
     def say(self, request: int, word: Word, /, **facts: Any) -> None:
-        """Say what became of a request; said again it changes nothing."""
+        """Say what became of a request; said again, or of one that is gone, it changes nothing."""
         path = self._path(request, word)
-        if path.exists():
+        if path.exists() or not self._path(request).exists():
             return
         try:
             put_if_absent(path, json.dumps(facts).encode())
@@ -150,15 +159,45 @@ class Requests:
             return None
         return found
 
+    def is_over(self, number: int) -> bool:
+        """Whether a request has come to its end; it may have been forgotten since."""
+        return self._is_done(number) or not self._path(number).exists()
+
+    def _forget(self) -> None:
+        """Remove what views have asked by themselves and nobody needs any more.
+
+        A try that failed goes when its view has asked again, one that brought the view back when another
+        change of it is done: until then the view's stage is the one of that request. The request goes
+        before its words, so what a crash leaves is never taken for one that is open; words without a
+        request go the next time.
+        """
+        requests = self.all()
+        ends = {one.number: self.told(one.number, "done") for one in requests}
+        later: dict[str, bool] = {}
+        """View -> whether one of its later requests has changed it."""
+        for one in reversed(requests):
+            end = ends[one.number]
+            changed = end is not None and not end.keys() & {"error", "cancelled_by"}
+            tried = one.change == "resume" and bool(one.by.get("by_itself")) and end is not None
+            if tried and (later.get(one.view, False) if changed else one.view in later):
+                self._path(one.number).unlink(missing_ok=True)
+            later[one.view] = later.get(one.view, False) or changed
+        for file in self._folder.glob("[0-9]*.json"):
+            if not _is_own(file) and not self._path(int(file.name[:8])).exists():
+                file.unlink(missing_ok=True)
+
     def _is_done(self, number: int) -> bool:
         if number not in self._done and self._path(number, "done").exists():
             self._done.add(number)
         return number in self._done
 
-    def _read(self, number: int) -> Request:
+    def _read(self, number: int) -> Request | None:
+        """None of one that has been forgotten since it was listed."""
         path = self._path(number)
         try:
             return Request.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return None
         except ValidationError as error:
             raise FrescoError(
                 "STATE_DAMAGED",

@@ -100,7 +100,7 @@ class ReturningStage(AskingStage):
             assert isinstance(change, ViewChange)
             later = [one for one in messages[at + 1 :] if isinstance(one, Updates)]
             return self._join(change, later)
-        if not self._near and not self._requests.told(self.request.number, "done"):
+        if not self._near and not self._requests.is_over(self.request.number):
             self._near = self._answer()
             return self._waiting() if self._near or records.num_rows else None
         return self._waiting() if records.num_rows else None
@@ -116,7 +116,7 @@ class ReturningStage(AskingStage):
 
     def collect(self, passed: int) -> None:
         """Nothing goes before the view's own content is committed, whatever others have."""
-        if self._requests.told(self.request.number, "done") is not None:
+        if self._requests.is_over(self.request.number):
             super().collect(passed)
 
     # Phases ---------------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ class ViewChanges:
         """The changes that take effect at the cut `last`, in the order they were asked for."""
         if last < 0:
             return []
-        done = {number for number in self.announced if self._requests.told(number, "done")}
+        done = {number for number in self.announced if self._requests.is_over(number)}
         self.announced = {k: cut for k, cut in self.announced.items() if k not in done}
         # A later drop may just have called off an earlier one of them.
         due = [one for one in self._due() if self._requests.told(one.number, "done") is None]

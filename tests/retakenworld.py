@@ -19,11 +19,12 @@ class Source:
     def __init__(self) -> None:
         self.log, self.topics = SourceLog("north"), Topics()
         self.results = Recorded()
+        self.contents = self.results.contents
         self.intake = self._made()
         self.step(snapshot_of(self.log, {"account": 3, "entry": 2}))
 
     def _made(self) -> Intake:
-        return make(snapshot=True, contents=self.results.contents)
+        return make(snapshot=True, contents=self.contents)
 
     def step(self, records: list[Record] | None = None, now_ms: int = 0) -> IntakeResult:
         result = self.intake.step(self.topics.batch(records or []), now_ms)

@@ -115,7 +115,9 @@ class SpanWatch:
         if not found:
             return 0
         numbers_, times = np.unique(np.concatenate(found), return_counts=True)
-        spanning = numbers_[(times > 1) & (numbers_ > 0)]
+        # A snapshot taken again has a number, and is no transaction of the source.
+        numbered = np.isin(numbers_, result.transactions["number"].to_numpy())
+        spanning = numbers_[(times > 1) & (numbers_ > 0) & numbered]
         if not len(spanning):
             return 0
         error = _error(int(spanning[0]), result, relations_of)

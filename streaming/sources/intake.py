@@ -36,9 +36,9 @@ from streaming.sources.held import HeldFiles
 from streaming.sources.records import Decoded
 from streaming.sources.regrown import columns_of, refitted
 from streaming.sources.relating import related
-from streaming.sources.replacing import cannot_tell
+from streaming.sources.replacing import Contents, Replaced, cannot_tell
 from streaming.sources.result import Clock, IntakeResult
-from streaming.sources.retaken import Contents, Retaken
+from streaming.sources.retaken import Retaken
 from streaming.sources.schema import GLOBAL_TABLE, CapturedRelation, CapturedSource
 from streaming.sources.snapshots import Snapshots, SnapshotWork
 from streaming.sources.tags import closed_snapshots, touched_keys, transaction_parts
@@ -114,7 +114,8 @@ class Intake:
             idle: numbers to give out that stand for no transaction, if no transaction takes one.
 
         Raises:
-            FrescoError: SOURCE_SNAPSHOT_REPEATED; after any error the state is as before.
+            FrescoError: SOURCE_SNAPSHOT_REPEATED, where the source is configured to have no
+                snapshot; after any error the state is as before.
         """
         before = (self._assembler.state, self._snapshots.state, self._machine.state)
         tags, retaken = self._apart, self._retaken
@@ -127,7 +128,7 @@ class Intake:
 
     def _step(self, batch: pa.Table, now_ms: int, idle: int) -> IntakeResult:
         clock = Clock()
-        replaced, notices = self._replaced()
+        replaced = self._replaced()
         decoded, told = self._told.look(self._decoder.decode(batch))
         clock.lap("decode")
         snapshot_work, streamed = self._snapshots.add(decoded)
@@ -136,9 +137,9 @@ class Intake:
         clock.lap("assemble")
         completed = self._completed(works, snapshot_work, now_ms)
         first = self._machine.next_number
-        missing = self._released(first + bool(replaced), now_ms)
-        if replaced or missing:
-            self._machine.pass_over(Numbered(first, first - 1), bool(replaced) + len(missing))
+        missing = self._released(first + replaced.numbers, now_ms)
+        if replaced.numbers or missing:
+            self._machine.pass_over(Numbered(first, first - 1), replaced.numbers + len(missing))
         numbered = self._machine.handle(completed)._replace(first=first)
         if idle and numbered.first > numbered.last and numbered.first > 0:
             numbered = self._machine.pass_over(numbered, idle)
@@ -155,8 +156,10 @@ class Intake:
                 rows[name] = pa.concat_tables([zero, rows[name]]) if name in rows else zero
             if lacking:
                 tainted[0] = tuple(sorted({*tainted.get(0, ()), *lacking}))
-        for name, table in replaced.items():
+        for name, table in replaced.rows.items():
             rows[name] = pa.concat_tables([table, rows[name]]) if name in rows else table
+        if replaced.refused:
+            tainted[first] = tuple(sorted(str(one.relation) for one in replaced.refused))
         batches = {
             name: numbered_changes(self._captured[name], table, self._query)
             for name, table in rows.items()
@@ -170,7 +173,11 @@ class Intake:
         )
         clock.lap("relevance")
         self._told = told
-        decoded = dataclasses.replace(decoded, notices=(*notices, *decoded.notices))
+        decoded = dataclasses.replace(
+            decoded,
+            bad=(*decoded.bad, *replaced.refused),
+            notices=(*replaced.notices, *decoded.notices),
+        )
         numbered = numbered._replace(
             released=tuple(sorted({*numbered.released, *(part.id for part in missing)}))
         )
@@ -178,14 +185,13 @@ class Intake:
             decoded, missing, numbered, taken.transactions, batches, rel, tainted, clock
         )
 
-    def _replaced(self) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
+    def _replaced(self) -> Replaced:
         """What a snapshot taken again changes under the next number, before this batch's."""
         due = self._retaken.due(self._assembler) if self._machine.next_number > 0 else None
         if due is None:
-            return {}, ()
-        found = self._retaken.replaced(
-            due, self._assembler, self._contents, self._machine.next_number, self._duck
-        )
+            return Replaced()
+        number = self._machine.next_number
+        found = self._retaken.replaced(due, self._contents, number, self._duck)
         self._retaken = self._retaken.done(due)
         return found
 

@@ -8,10 +8,14 @@ effect, as long as everything the snapshot may have seen has a number by then.
 
 Where nothing was lost the outcome is what the log had told, and nothing happens, in no mode: the
 snapshot has confirmed the relation. Else the relation is emptied and filled under one number, as by a
-TRUNCATE and inserts in one transaction.
+TRUNCATE and inserts in one transaction. Where it cannot be told the snapshot is like a record that cannot
+be read: the relation's views stop before that number, and people decide.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import duckdb
 import numpy as np
@@ -21,8 +25,33 @@ import pyarrow.compute as pc
 from streaming.algebra.tree import MULTIPLICITY, column_name
 from streaming.errors import FrescoError
 from streaming.sources.held import Held
+from streaming.sources.records import BadRecord
 from streaming.sources.rowquery import row_schema
 from streaming.sources.schema import CapturedRelation
+
+REPEATED = "SOURCE_SNAPSHOT_REPEATED"
+Contents = Callable[[CapturedRelation, int], pa.Table]
+"""A relation's rows after a number, as a delta; raises FrescoError where they cannot be had."""
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """What snapshots taken again make of their relations, all under one number.
+
+    Attributes:
+        rows: relation -> a truncate and its rows, with `number` in front.
+        refused: for each relation that nobody can tell, the record that stands for the snapshot.
+        notices: what a person should know, each once.
+    """
+
+    rows: Mapping[str, pa.Table] = field(default_factory=dict)
+    refused: tuple[BadRecord, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers it takes."""
+        return int(bool(self.rows or self.refused))
 
 
 def touched_schema(captured: CapturedRelation) -> pa.Schema:
@@ -172,42 +201,64 @@ def _as_decoded(captured: CapturedRelation, rows: pa.Table) -> pa.Table:
     schema = row_schema(captured)
     count = rows.num_rows + 1
     columns = []
-    for field in schema:
-        if field.name in rows.column_names:
-            values = rows[field.name].cast(field.type).combine_chunks()
-            columns.append(pa.chunked_array([pa.nulls(1, field.type), values], field.type))
-        elif field.name == "op":
+    for wanted in schema:
+        if wanted.name in rows.column_names:
+            values = rows[wanted.name].cast(wanted.type).combine_chunks()
+            columns.append(pa.chunked_array([pa.nulls(1, wanted.type), values], wanted.type))
+        elif wanted.name == "op":
             columns.append(pa.array(["t"] + ["r"] * rows.num_rows))
-        elif field.name == "position":
+        elif wanted.name == "position":
             columns.append(pa.array(np.arange(count).clip(0, 1)))
-        elif field.name in ("partition", "offset"):
-            columns.append(pa.array(np.zeros(count), field.type))
+        elif wanted.name in ("partition", "offset"):
+            columns.append(pa.array(np.zeros(count), wanted.type))
         else:
-            columns.append(pa.nulls(count, field.type))
+            columns.append(pa.nulls(count, wanted.type))
     return pa.table(columns, schema=schema)
 
 
 def cannot_tell(captured: CapturedRelation, number: int) -> pa.Table:
     """The contents of a relation where nobody keeps them. Raises FrescoError."""
     raise FrescoError(
-        "SOURCE_SNAPSHOT_REPEATED",
+        REPEATED,
         f"a second snapshot of {captured.relation.name} cannot be compared with what its log told",
         where=f"topic {captured.topic}, before number {number}",
         todo="start a new pipeline in an empty warehouse under another name",
     )
 
 
+def may_hold(captured: CapturedRelation, contents: Contents, number: int) -> bool:
+    """Whether the relation has rows, or nobody can say."""
+    try:
+        return bool(contents(captured, number).num_rows)
+    except FrescoError as error:
+        if error.code != REPEATED:
+            raise
+        return True
+
+
 def unclear(captured: CapturedRelation, rows: pa.Table) -> FrescoError:
     """The error of a snapshot whose rows cannot be told from those of later events."""
     name = captured.relation.name
     return FrescoError(
-        "SOURCE_SNAPSHOT_REPEATED",
+        REPEATED,
         f"a second snapshot of {name} differs from what its log has told, and the relation has no "
         "key by which the rows that changed meanwhile could be told apart",
         where=f"topic {captured.topic}, partition {rows['partition'][0].as_py()}, "
         f"offset {rows['offset'][0].as_py()}",
-        todo="give the table a primary key, or take its snapshot while nobody writes to it; this "
-        "pipeline goes on from an empty warehouse under another name",
+        todo="take the snapshot again while nobody writes to the table, or go on with what the log has "
+        "told; then `fresco skip` this record",
+    )
+
+
+def refused(captured: CapturedRelation, rows: pa.Table, error: FrescoError) -> BadRecord:
+    """The first of a snapshot's rows, as the record that cannot be used."""
+    partition, offset = rows["partition"][0].as_py(), rows["offset"][0].as_py()
+    told = {
+        **error.as_dict(),
+        "where": f"topic {captured.topic}, partition {partition}, offset {offset}",
+    }
+    return BadRecord(
+        captured.topic, partition, offset, told, captured.source, captured.relation.name
     )
 
 

@@ -19,7 +19,7 @@ incremental one what has come is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,11 +28,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.errors import FrescoError
 from streaming.sources.held import HeldFiles
 from streaming.sources.replacing import (
+    REPEATED,
+    Contents,
+    Replaced,
     distinct,
     found_empty,
+    may_hold,
     outcome,
+    refused,
     replacement,
     unfinished,
 )
@@ -47,10 +53,6 @@ CLOCKS_MS = 5_000
 """How far a database's clock and its connector's may be apart."""
 SILENCE_MS = 600_000
 """Of a snapshot under way something is heard more often: rows and notifications, as they are read."""
-Contents = Callable[[CapturedRelation, int], pa.Table]
-"""A relation's rows after a number, as a delta; raises FrescoError where they cannot be had."""
-
-
 Key = tuple[str, bool]
 """Relation, or source, and whether the snapshot is whole."""
 
@@ -220,30 +222,34 @@ class Retaken:
     def replaced(
         self,
         due: Due,
-        assembler: Assembler,
         contents: Contents,
         number: int,
         duck: duckdb.DuckDBPyConnection,
-    ) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
-        """Relation -> its rows under `number` where they differ from the log's, and what to say of it.
-
-        Raises:
-            FrescoError: SOURCE_SNAPSHOT_REPEATED.
-        """
-        rows, notices = {}, []
+    ) -> Replaced:
+        """What is new under `number`, and what to say of it."""
+        rows, bad, notices = {}, [], []
         for name in due.relations:
             captured, taking = self.captured[name], self.takings[name, due.whole]
-            old, later = contents(captured, number - 1), taking.later.read()
-            found = replacement(captured, taking.rows.read(), later, old, due.whole, duck)
+            taken, later = taking.rows.read(), taking.later.read()
+            try:
+                old = contents(captured, number - 1)
+                found = replacement(captured, taken, later, old, due.whole, duck)
+            except FrescoError as error:
+                if error.code != REPEATED:
+                    raise
+                bad.append(refused(captured, taken, error))
+                continue
             if found is not None:
                 zero = pa.array(np.full(found.num_rows, number))
                 rows[name] = found.add_column(0, "number", zero)
             notices.append(outcome(captured, found, number))
-        for name in due.empty:
-            if contents(self.captured[name], number - 1).num_rows:
-                notices.append(found_empty(self.captured[name]))
+        notices += [
+            found_empty(self.captured[name])
+            for name in due.empty
+            if may_hold(self.captured[name], contents, number - 1)
+        ]
         notices += [unfinished(self.captured[n], *counts) for n, counts in due.silent.items()]
-        return rows, tuple(notices)
+        return Replaced(rows, tuple(bad), tuple(notices))
 
     def done(self, due: Due) -> Retaken:
         """Without a snapshot that has taken effect."""

@@ -103,7 +103,7 @@ class Snapshots:
             The work, and the batch without snapshot rows.
 
         Raises:
-            FrescoError: SOURCE_SNAPSHOT_REPEATED.
+            FrescoError: SOURCE_SNAPSHOT_REPEATED, where the source is configured to have none.
         """
         states = dict(self.state.states)
         held = dict(self.state.held)

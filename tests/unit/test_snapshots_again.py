@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.errors import FrescoError
+from streaming.sources.replacing import cannot_tell
 from tests.intakeworld import insert, row
 from tests.retakenworld import Change, Source
 
@@ -158,16 +158,32 @@ def test_a_relation_without_a_key_is_replaced_while_nobody_writes_to_it() -> Non
     assert source.has("entry") == [(1, "a"), (1, "a"), (5, "a")]
 
 
-def test_without_a_key_a_difference_beside_changes_is_refused_and_changes_nothing() -> None:
+def test_a_snapshot_that_nobody_can_tell_stops_the_views_of_its_relation_and_no_others() -> None:
+    """Without a key, a difference beside changes; the snapshot waits for a decision, as a bad record."""
     source = Source()
-    rows = source.again(entry=[row(1), row(5)])
+    rows = source.again(account=[row(0), row(1), row(2, "lost")], entry=[row(1), row(5)])
     source.step([*rows, *source.later(insert("entry", 9))])
-    before = source.intake.snapshot()
-    with pytest.raises(FrescoError) as refused:
-        source.intake.step(source.topics.batch([]), 0)
-    assert refused.value.code == "SOURCE_SNAPSHOT_REPEATED"
-    assert "no key" in refused.value.what and "offset 2" in refused.value.where
-    assert source.intake.snapshot() == before
+    result = source.step(source.commit(insert("account", 7)))
+    (bad,) = result.bad
+    assert bad.error["code"] == "SOURCE_SNAPSHOT_REPEATED" and "no key" in bad.error["what"]
+    assert (bad.relation, bad.transaction, bad.partition, bad.offset) == ("north.entry", None, 0, 2)
+    assert (result.first, result.last) == (2, 3) and result.tainted == {2: ("north.entry",)}
+    views = ("north_account", "north_entry")
+    assert [run.views for run in result.runs["main"]] == [views, views[:1]]
+    assert source.intake.snapshot()["retaken"]["takings"] == []
+    assert source.has("account") == [(0, "a"), (1, "a"), (2, "lost"), (7, "a")]
+    assert source.has("entry") == [(0, "a"), (1, "a"), (9, "a")]
+
+
+def test_a_snapshot_of_what_is_no_longer_recorded_ends_no_pipeline() -> None:
+    source = Source()
+    source.contents = cannot_tell
+    source.step()
+    rows = source.again(account=[row(0)], entry=[])
+    source.step([*rows, *source.later(insert("entry", 9))])
+    result = source.step()
+    assert result.tainted == {2: ("north.account",)}
+    assert [one.partition(":")[0] for one in result.notices] == ["SOURCE_SNAPSHOT_EMPTY"]
 
 
 def test_without_a_key_changes_beside_a_snapshot_that_agrees_are_fine() -> None:

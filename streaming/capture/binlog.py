@@ -44,6 +44,7 @@ from streaming.capture.logevents import (
     Table,
     Truncate,
 )
+from streaming.capture.rights import DENIED, lacking
 from streaming.capture.statements import (
     Statement,
     loses_rows,
@@ -134,7 +135,7 @@ class LogReader:
         """The log's events, without end; None at a heartbeat, when there is nothing to read.
 
         Raises:
-            FrescoError: SOURCE_UNREACHABLE, SOURCE_CREDENTIALS, CAPTURE_LOG_PURGED,
+            FrescoError: SOURCE_UNREACHABLE, SOURCE_CREDENTIALS, CAPTURE_REFUSED, CAPTURE_LOG_PURGED,
                 CAPTURE_STATEMENT, CAPTURE_XA, CAPTURE_ROLLBACK, CAPTURE_ROW_IMAGE, CAPTURE_TEXT.
         """
         while True:
@@ -291,6 +292,8 @@ class LogReader:
                 todo="restore the log's files, or capture under another prefix in a new pipeline,"
                 " with a new snapshot; keep the log longer (binlog_expire_logs_seconds)",
             )
+        if code in DENIED:
+            return lacking(error, self._url, self._source)
         return refused(error, self._url, self._source)
 
     def _refuses(self, code: str, what: str, at: Place) -> FrescoError:

@@ -22,6 +22,7 @@ from streaming.capture.inbox import LogInbox
 from streaming.capture.logevents import LogEvent
 from streaming.capture.position import Progress
 from streaming.capture.publishing import Publisher
+from streaming.capture.rights import lacking
 from streaming.capture.snapshot import Scan, Snapshot, begin, current_place, gtid_at
 from streaming.capture.status import Status, streaming_status
 from streaming.capture.writer import Writer
@@ -29,7 +30,7 @@ from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.sources.mysql import check_log, folds_case, read_schemas, split_table
 from streaming.sources.mysqlsession import PLAIN
-from streaming.sources.mysqlurl import MysqlUrl, connect, is_lost, parse_url, refused, said
+from streaming.sources.mysqlurl import MysqlUrl, connect, is_lost, parse_url, refused
 from streaming.sources.postgres import topic_name
 
 EVENTS = 5000
@@ -197,13 +198,15 @@ class Capture:
                 server = _server_id(connection)
             except pymysql.MySQLError as error:
                 raise self._failed(error) from None
-        if gtids is None or not progress.gtid:
-            return
-        if server != progress.server or not set(progress.gtid.split(",")) <= set(gtids.split(",")):
+        # A server that cannot say (a MySQL, or a file that is gone) is at least another by its id.
+        unknown = gtids is None or not progress.gtid
+        same = unknown or set(progress.gtid.split(",")) <= set((gtids or "").split(","))
+        if server != progress.server or not same:
             raise FrescoError(
                 "CAPTURE_LOG_CHANGED",
-                f"source {self._source} has another log: at {progress.at} stood {progress.gtid} of"
-                f" server {progress.server}, now {gtids or 'nothing'} of server {server}",
+                f"source {self._source} has another log: at {progress.at} stood"
+                f" {progress.gtid or 'no known transaction'} of server {progress.server}, now"
+                f" {gtids or 'no known transaction'} of server {server}",
                 where=f"source {self._source}",
                 todo="connect to the server captured so far, or capture under another prefix in a"
                 " new pipeline, with a new snapshot",
@@ -255,12 +258,7 @@ class Capture:
         """What ended a snapshot: the server went away, which is waited for, or a right is missing."""
         if is_lost(error):
             return refused(error, self._url, self._source)
-        return FrescoError(
-            "CAPTURE_REFUSED",
-            f"source {self._source} refuses what a capture needs: {said(error, self._url)}",
-            where=f"source {self._source}",
-            todo="GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR ON *.* TO its user",
-        )
+        return lacking(error, self._url, self._source)
 
 
 def _server_id(connection: pymysql.connections.Connection) -> int:

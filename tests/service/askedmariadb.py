@@ -41,11 +41,11 @@ def log_files(server: Mariadb) -> list[str]:
         return [row[0] for row in cursor.fetchall()]
 
 
-def log_of(server: Mariadb, start: Any, *tables: str) -> LogReader:
-    """The log of captured tables from a place on."""
+def log_of(server: Mariadb, start: Any, *tables: str, url: str = "") -> LogReader:
+    """The log of captured tables from a place on, read as another user where a URL is given."""
     wanted = frozenset(("shop", table) for table in tables)
-    url = parse_url(server.url("shop"), "shop")
-    return LogReader(url, "shop", wanted, start, "precise", random.randrange(1000, 2**30))
+    known = parse_url(url or server.url("shop"), "shop")
+    return LogReader(known, "shop", wanted, start, "precise", random.randrange(1000, 2**30))
 
 
 def until_rows(reader: LogReader, count: int) -> list[Any]:

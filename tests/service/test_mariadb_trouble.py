@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import askedpostgres as asked
@@ -13,11 +14,16 @@ from services import until
 from twodatabases import mariadb_server
 
 from streaming.algebra.duckops import DuckOperators
+from streaming.capture.position import Progress
+from streaming.capture.service import PASSING, Capture
+from streaming.capture.snapshot import gtid_at
+from streaming.config import Config, parse_config
 from streaming.embedded.mariadb import Mariadb
 from streaming.errors import FrescoError
 from streaming.sources.mysql import check_log, read_schemas
 from streaming.sources.mysqlcheck import check_server
 from streaming.sources.mysqlsession import PLAIN, MysqlSession
+from streaming.sources.mysqlstate import Place
 from streaming.sources.mysqlurl import connect, parse_url
 
 
@@ -35,6 +41,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb]:
 @pytest.fixture(scope="module")
 def ops(tmp_path_factory: pytest.TempPathFactory) -> DuckOperators:
     return asked.operators(tmp_path_factory.mktemp("staged"))
+
+
+def store_config(url: str, **more: bool) -> Config:
+    """A pipeline that captures the server."""
+    source = {"database": "mariadb", "connection": url, "tables": {"odd": "shop.odd"}, **more}
+    raw = {"pipeline": "p", "warehouse": "w", "views": "v", "sources": {"shop": source}}
+    return parse_config(raw, folder=Path("/"))
 
 
 def test_what_is_wrong_with_a_source_has_a_code_and_no_password(
@@ -133,6 +146,61 @@ def test_rows_that_are_not_whole_in_the_log_stop_the_reader_at_their_place(
     assert error.code == "CAPTURE_ROW_IMAGE" and says in error.what
     assert re.fullmatch(rf"source shop, log {at.file}:\d+", error.where), error.where
     assert "= 'FULL'" in error.todo and "new snapshot" in error.todo
+
+
+def test_a_log_that_is_another_than_it_was_is_not_read_on(server: Mariadb) -> None:
+    """Another server's, or the same one's after RESET MASTER: places mean something else there."""
+    server.execute("INSERT INTO shop.odd VALUES (7)")
+    url, at = server.url("shop"), log_end(server)
+    with connect(parse_url(url, "shop"), "shop", conv=PLAIN) as connection:
+        known = Progress(at, 1, gtid_at(connection, at) or "", 1)
+    capture = Capture(store_config(url), "shop", print)
+    assert known.gtid
+    gone = replace(known, at=Place("other-bin.000009", 4))
+    for same in (known, replace(known, gtid=""), gone):
+        capture._check_same_log(same)
+
+    def refused(progress: Progress) -> FrescoError:
+        with pytest.raises(FrescoError) as found:
+            capture._check_same_log(progress)
+        assert found.value.code == "CAPTURE_LOG_CHANGED" and found.value.where == "source shop"
+        assert "in a new pipeline" in found.value.todo
+        return found.value
+
+    another = "of server 9, now"
+    assert another in refused(replace(known, server=9)).what
+    assert another in refused(replace(known, server=9, gtid="")).what, "as of a MySQL"
+    assert another in refused(replace(gone, server=9)).what
+    assert "stood 0-9-9 of server 1" in refused(replace(known, gtid="0-9-9")).what
+    server.execute("RESET MASTER")
+    with pytest.raises(FrescoError, match="CAPTURE_LOG_PURGED"):  # there is no such place any more
+        until_rows(log_of(server, Place(log_end(server).file, 1 << 20), "odd"), 1)
+    server.execute("INSERT INTO shop.odd VALUES (8)")  # and now there is one, by chance
+    error = refused(replace(known, at=log_end(server)))
+    assert f"stood {known.gtid} of server 1, now 0-1-1 of server 1" in error.what
+
+
+def test_a_user_who_lacks_a_right_is_told_which_and_not_waited_for(server: Mariadb) -> None:
+    """A right does not come by itself, as a server does that is away (`PASSING`)."""
+    server.execute(
+        "CREATE OR REPLACE USER poor IDENTIFIED BY 'poor-secret'", "GRANT SELECT ON shop.* TO poor"
+    )
+    url = server.url("shop").replace(f"fresco:{server.password}@", "poor:poor-secret@")
+
+    def refused(act: Callable[[], object], right: str) -> None:
+        with pytest.raises(FrescoError) as found:
+            act()
+        error = found.value
+        assert error.code == "CAPTURE_REFUSED" and right in error.what, error
+        assert error.code not in PASSING and error.where == "source shop"
+        assert "GRANT SELECT, REPLICATION SLAVE, BINLOG MONITOR" in error.todo
+        assert "poor-secret" not in str(error)
+
+    from_now = Capture(store_config(url, snapshot=False), "shop", print)
+    refused(lambda: from_now._begun(None, {}, None), "BINLOG MONITOR")  # type: ignore[arg-type]
+    reading = log_of(server, log_end(server), "odd", url=url)
+    refused(lambda: until_rows(reading, 1), "REPLICATION SLAVE")
+    assert [one.level for one in check_server(url, "shop")] == ["ok", "warning", "ok"]
 
 
 def test_a_killed_connection_is_opened_again_by_itself(server: Mariadb, ops: DuckOperators) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -49,7 +49,7 @@ class FirstRows:
 
         Raises:
             ViewError: VIEW_INPUT_DAMAGED, VIEW_COLUMN_CHANGED: what the view reads is not recorded whole.
-            FrescoError: VIEW_COLUMN_CHANGED, VIEW_INITIAL_ROWS.
+            FrescoError: VIEW_COLUMN_CHANGED, VIEW_INITIAL_ROWS, VIEW_RELATION_UNCAPTURED.
         """
         self._check_captured()
         if reader.kept_from > 0:
@@ -83,6 +83,7 @@ class FirstRows:
 
     def _check_captured(self) -> None:
         """Every column that the view reads is captured, as the type that it was."""
+        refuse_uncaptured(self._view, self._schemas, self._relations)
         for name, positions in self._reads.items():
             now = {one.name: one.type for one in self._relations[name].schema}
             for position in sorted(positions):
@@ -94,3 +95,20 @@ class FirstRows:
                         where=f"view {self._view}",
                         todo="write the view's SQL for the table as it is now, drop the view and add it",
                     )
+
+
+def refuse_uncaptured(view: str, reads: Iterable[str], captured: Container[str]) -> None:
+    """Every relation that the view reads is captured.
+
+    Raises:
+        FrescoError: VIEW_RELATION_UNCAPTURED.
+    """
+    missing = sorted(name for name in reads if name not in captured)
+    if missing:
+        raise FrescoError(
+            "VIEW_RELATION_UNCAPTURED",
+            f"the view reads what is no longer captured: {', '.join(missing)}",
+            where=f"view {view}",
+            todo="put it back under `sources: ... tables:` in the configuration and start again; or "
+            "`fresco view drop` the view",
+        )

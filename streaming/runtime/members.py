@@ -69,12 +69,28 @@ class Members:
         self._worked: tuple[object, dict[str, Member]] | None = None
 
     def plan(self) -> Pipeline:
-        """The pipeline as it is now, views that are to join included; its groups without those."""
+        """The pipeline as it is now, views that are to join included; its groups without those.
+
+        One that is to join and cannot be planned over what is captured now is among the broken ones: its
+        own request ends with that, no other.
+        """
         catalog = self.catalog()
-        views = [*catalog.views, *self._specs_to_come(catalog)]
+        views, refused = list(catalog.views), dict[str, FrescoError]()
         choices: dict[str, Choice] = {}
         for view in views:
             choices[view.name] = choose(self._config, view, self._relations, choices)
+        for one in self.requests.open():
+            if one.entry is None:
+                continue
+            try:
+                view = self._spec_of(one, catalog)
+                choices[view.name] = choose(self._config, view, self._relations, choices)
+            except FrescoError as error:
+                if self.requests.told(one.number, "announced") is not None:
+                    raise
+                refused[one.view] = error
+            else:
+                views.append(view)
         broken = self._planned.broken
         return replace(
             self._planned,
@@ -85,7 +101,8 @@ class Members:
                 view.name: broken[view.name]
                 for view in views
                 if view.name in broken and self._planned_as(view) is not None
-            },
+            }
+            | refused,
         )
 
     def catalog(self) -> Catalog:
@@ -216,10 +233,6 @@ class Members:
 
     def _group(self, request: Request, catalog: Catalog) -> str:
         return str(request.entry["group"]) if request.entry else catalog.group_of(request.view)
-
-    def _specs_to_come(self, catalog: Catalog) -> list[ViewSpec]:
-        asked = [one for one in self.requests.open() if one.entry is not None]
-        return [self._spec_of(one, catalog) for one in asked]
 
     def _spec_of(self, request: Request, catalog: Catalog) -> ViewSpec:
         known = {**self._relations, **{view.name: view.relation for view in catalog.views}}

@@ -31,6 +31,7 @@ from streaming.messages import RelRun, SourceLog, Suspend, Updates, ViewChange
 from streaming.metrics import Metrics
 from streaming.runtime.asking import Access, AskingStage
 from streaming.runtime.choosing import Choice
+from streaming.runtime.firstrows import refuse_uncaptured
 from streaming.runtime.inbox import Inbox
 from streaming.runtime.logs import source_log
 from streaming.runtime.requests import Request, Requests
@@ -194,9 +195,11 @@ class ReturningStage(AskingStage):
         """What the first list is made of is in `_updates`, and nothing of it is lacking.
 
         Raises:
-            FrescoError: VIEW_INITIAL_ROWS, VIEW_INPUT_DAMAGED, VIEW_COLUMN_CHANGED.
+            FrescoError: VIEW_INITIAL_ROWS, VIEW_INPUT_DAMAGED, VIEW_COLUMN_CHANGED,
+                VIEW_RELATION_UNCAPTURED.
         """
         reader, schemas = UpdatesReader(str(self._warehouse)), self._schemas()
+        refuse_uncaptured(self.spec.view, psj_of(self.spec.tree).relations, schemas)
         if reader.kept_from > 0:
             raise dropped(reader)
         lost = taints(self._warehouse, reader, schemas, -1, reader.last)

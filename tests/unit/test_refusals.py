@@ -60,6 +60,15 @@ def test_one_refusal_is_its_own_error() -> None:
     assert str(Refused([one])) == str(one.error)
 
 
+def test_several_refusals_are_one_error_that_names_every_view_and_its_reason() -> None:
+    every = refused("by_eca", "keyless")
+    error = Refused(list(every.values()))
+    assert error.code == "PLAN_REFUSED" and error.where == "views by_eca, keyless"
+    for one in every.values():
+        assert f"{one.error.code}: {one.error.what}" in error.what
+    assert error.what.startswith("2 views") and "fresco plan" in error.todo
+
+
 def test_they_are_a_table_for_people() -> None:
     console = Console(width=240, record=True)
     console.print(refusals_table(Refused(list(refused("by_eca", "by_parts").values()))))

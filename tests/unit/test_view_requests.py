@@ -107,6 +107,30 @@ def test_nothing_is_announced_before_there_is_a_number(
     assert changes.announce(1) == [], "it has been announced"
 
 
+@pytest.mark.parametrize(
+    ("change", "view", "said"),
+    [
+        ("add", "a", "view a is maintained already"),
+        ("resume", "c", "view c is not maintained"),
+    ],
+)
+def test_a_request_that_has_become_impossible_is_told_so_and_ends(
+    requests: Requests, changes: ViewChanges, change: str, view: str, said: str
+) -> None:
+    """The catalog, by which a request is judged, follows the integrator by a few commits."""
+    number = requests.put(change, view, {"group": "g", "mode": "replica"}).number
+    requests.say(number, "loaded", number=0)
+    assert changes.announce(5) == [] and set(changes.live) == {"a", "b"}
+    told = requests.told(number, "done")
+    assert told is not None and told["error"] == {
+        "code": "VIEW_CHANGE_REFUSED",
+        "what": said,
+        "where": f"request {number}",
+        "todo": "see `fresco view list`",
+    }
+    assert requests.open() == [] and phase(requests, requests.all()[0]) == "refused"
+
+
 def test_a_first_step_that_fails_takes_back_what_it_would_have_announced(
     requests: Requests, changes: ViewChanges
 ) -> None:

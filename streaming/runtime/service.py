@@ -108,8 +108,7 @@ class Service:
     def stop(self) -> None:
         """Stop the queries, then everything they use; may be called twice."""
         self._stopping.set()
-        for running in self._running.values():
-            running.stop()
+        self._closers += [running.stop for running in reversed(self._running.values())]
         self._running.clear()
         while self._closers:
             try:

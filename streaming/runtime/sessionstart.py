@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from pathlib import Path
 
 from streaming.config import Config
 from streaming.errors import FrescoError
@@ -43,41 +45,57 @@ def start_sessions(
 ) -> list[SessionLoop]:
     """Start the groups of some roles, () for all; each runs in a thread of its own.
 
+    No loop begins before every group can: one that cannot leaves nothing behind that runs.
+
     Args:
         failed: told the error when a group cannot go on.
+
+    Raises:
+        FrescoError: a group cannot start.
     """
     if not pipeline.views:
         # No integrator makes it; readers look into it all the same.
         UpdatesWriter(str(config.warehouse), config.pipeline, []).close()
-    loops = []
-    for group in pipeline.sessions.groups:
-        if roles and f"isolated:{group}" not in roles:
-            continue
-        stage = _stage(config, pipeline, group, metrics)
-        folder = config.warehouse / "_state" / stage.name.replace(":", "-")
-        stepper = Stepper(stage, ManifestStore(folder / "manifests"), fence, _nothing_to_send)
-        channel = home_of(config.pipeline)
-        connections = stage.group.connections.values()
-        loops.append(
-            SessionLoop(
+    with ExitStack() as undo:
+        ready = []
+        for group in pipeline.sessions.groups:
+            if roles and f"isolated:{group}" not in roles:
+                continue
+            stage = _stage(config, pipeline, group, metrics, undo)
+            store = ManifestStore(_state(config, stage) / "manifests")
+            ready.append((stage, Stepper(stage, store, fence, _nothing_to_send)))
+        loops = []
+        for stage, stepper in ready:
+            connections = stage.group.connections.values()
+            loop = SessionLoop(
                 stage,
                 stepper,
-                [(dsn, channel) for dsn, _ in connections],
+                [(dsn, home_of(config.pipeline)) for dsn, _ in connections],
                 config.limits.session_ms / 1000,
                 failed,
                 metrics,
-                folder,
+                _state(config, stage),
             )
-        )
+            undo.callback(loop.stop)
+            loops.append(loop)
+        undo.pop_all()
     return loops
 
 
-def _stage(config: Config, pipeline: Pipeline, group: str, metrics: Metrics) -> IsolatedStage:
+def _state(config: Config, stage: IsolatedStage) -> Path:
+    return config.warehouse / "_state" / stage.name.replace(":", "-")
+
+
+def _stage(
+    config: Config, pipeline: Pipeline, group: str, metrics: Metrics, undo: ExitStack
+) -> IsolatedStage:
+    """A group's stage; `undo` takes what closes it."""
     plan = pipeline.sessions
     views = plan.views_of(group)
     tables = [ViewTable(view.name, view.schema, view.key or ()) for view in views]
     options = WriterOptions(spark_bytes=config.limits.rewrite_bytes)
     writer = GroupWriter(str(config.warehouse), config.pipeline, group, tables, options)
+    undo.callback(writer.close)
     connections = {
         source: (config.sources[source].secret() or "", relations)
         for source, relations in plan.relations_of(group).items()
@@ -85,7 +103,9 @@ def _stage(config: Config, pipeline: Pipeline, group: str, metrics: Metrics) -> 
     trees = {view.name: view.tree for view in views}
     broken = {name: error for name, error in pipeline.broken.items() if name in trees}
     session_group = SessionGroup(config.pipeline, group, trees, tables, connections, broken)
-    return IsolatedStage(session_group, writer, Upkeep(writer), metrics, config.warehouse)
+    stage = IsolatedStage(session_group, writer, Upkeep(writer), metrics, config.warehouse)
+    undo.callback(stage.close)
+    return stage
 
 
 def _nothing_to_send(producer: str, generation: int, messages: tuple[Outgoing, ...]) -> None:

@@ -6,8 +6,10 @@ captures. What can be refused is refused here, before anything is written; the r
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from streaming.catalog import Catalog, ViewSpec, entry_of, parse_view_file
@@ -23,7 +25,7 @@ from streaming.runtime.viewstates import known_catalog, suspended_views
 from streaming.viewfile import read_header
 
 DROPPED = ".dropped"
-"""Ending that a dropped view's file gets, so that the next start does not read it."""
+"""Ending that a dropped view's file gets, so that no start reads it; a number may follow."""
 
 
 def ask_to_add(config: Config, file: Path) -> Request:
@@ -216,10 +218,25 @@ def _take_over(file: Path, place: Path, views: Path) -> None:
 
 
 def set_aside(views: Path, name: str) -> None:
+    """Give a view's file a name that no start reads; one that was set aside before keeps its own."""
     for path in sorted(views.glob("*.sql")):
         try:
             header = read_header(path.read_text(encoding="utf-8"), origin=str(path))
-        except (FrescoError, UnicodeDecodeError):
+        except (FrescoError, UnicodeDecodeError, FileNotFoundError):
             continue
         if header.name == name:
-            path.rename(path.with_name(path.name + DROPPED))
+            place = _reserved(path)
+            try:
+                path.replace(place)
+            except FileNotFoundError:  # somebody else has just set it aside
+                place.unlink()
+
+
+def _reserved(path: Path) -> Path:
+    """A name that this call has made, so that two at once do not take the same one."""
+    for number in itertools.count(1):
+        place = path.with_name(path.name + DROPPED + (f".{number}" if number > 1 else ""))
+        with suppress(FileExistsError):
+            place.touch(exist_ok=False)
+            return place
+    raise AssertionError("numbers do not end")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from streaming.catalog import load_catalog, replace_catalog
 from streaming.errors import FrescoError
 from streaming.runtime import joining
 from streaming.runtime.members import Members, settle_catalog
-from streaming.runtime.viewrequests import ask_to_add, ask_to_drop
+from streaming.runtime.viewrequests import ask_to_add, ask_to_drop, set_aside
 from tests.changingviews import Driver, Shop
 
 LARGE = "SELECT id FROM north.entry WHERE amount > 10"
@@ -112,3 +113,41 @@ def test_a_driver_of_some_roles_tidies_up_after_its_own_stages_only(tmp_path: Pa
     assert members.tidy(members.wanted()) == ["view:entries@5"]
     left = sorted(one.name for one in (shop.warehouse / "_staging").iterdir())
     assert left == ["view-totals"]
+
+
+def test_a_file_that_is_set_aside_leaves_older_ones_as_they_are(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    queries = [f"SELECT id FROM north.entry WHERE amount > {least}" for least in range(4)]
+    for query in queries:
+        shop.write("large", query)
+        set_aside(shop.views, "large")
+    names = ["large.sql.dropped", *(f"large.sql.dropped.{number}" for number in (2, 3, 4))]
+    assert sorted(one.name for one in shop.views.glob("large*")) == names
+    for name, query in zip(names, queries, strict=True):
+        assert query in (shop.views / name).read_text()
+    (shop.views / names[1]).unlink()
+    shop.write("large", LARGE)
+    set_aside(shop.views, "large")
+    assert LARGE in (shop.views / names[1]).read_text(), "the first number that is free"
+    assert [view.name for view in shop.planned().views] == ["entries", "totals"]
+
+
+def test_a_file_that_two_set_aside_at_once_is_there_once(tmp_path: Path) -> None:
+    shop, errors = Shop(tmp_path), list[BaseException]()
+    text = shop.write("large", LARGE).read_text()
+    gate = threading.Barrier(8)
+
+    def aside() -> None:
+        gate.wait(timeout=10)
+        try:
+            set_aside(shop.views, "large")
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=aside) for _ in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert errors == []
+    assert [file.read_text() for file in shop.views.glob("large*")] == [text]

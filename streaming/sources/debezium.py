@@ -276,9 +276,16 @@ def _notifications(topic: str, texts: pa.Table, bad: list[BadRecord]) -> Iterabl
             event = json.loads(text)
             event = event.get("payload", event)
             kind = event.get("aggregate_type") or "Initial Snapshot"
-            said = event.get("additional_data") or {}
+            said = {**(event.get("additional_data") or {})}
             at = event.get("timestamp")
+            if event["type"] == "TABLE_SCAN_COMPLETED":
+                rows = int(said.get("total_rows_scanned", 0))
+                said = {
+                    "scanned_collection": said["scanned_collection"],
+                    "total_rows_scanned": rows,
+                }
+            at = None if at is None else int(at)
             yield {**said, "type": event["type"], "aggregate_type": kind, "timestamp": at}
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             what = "is not a Debezium notification"
             bad.append(bad_record(topic, partition, offset, "SOURCE_NOTIFICATION_BAD", what))

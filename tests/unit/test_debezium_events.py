@@ -107,7 +107,27 @@ def test_a_bad_event_is_named_and_nothing_else_is_lost() -> None:
     assert codes(json.dumps({**full, "source": {}})) == ["SOURCE_FIELD_MISSING"]
     assert codes("{}", topic="north.public.other") == ["SOURCE_RELATION_UNKNOWN"]
     assert codes("{}", topic="north.transaction") == ["SOURCE_TRANSACTION_BAD"]
-    assert codes("{}", topic="north.notifications") == ["SOURCE_NOTIFICATION_BAD"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        3,
+        None,
+        {"payload": None},
+        {"type": "STARTED", "additional_data": ["x"]},
+        {"type": "COMPLETED", "timestamp": "yesterday"},
+        {"type": "TABLE_SCAN_COMPLETED", "additional_data": {"total_rows_scanned": "3"}},
+        {
+            "type": "TABLE_SCAN_COMPLETED",
+            "additional_data": {"scanned_collection": "public.t", "total_rows_scanned": "many"},
+        },
+    ],
+)
+def test_a_bad_notification_is_named_where_it_is_read(said: object) -> None:
+    """Later it would end the integrator's step, again and again."""
+    assert codes(json.dumps(said), topic="north.notifications") == ["SOURCE_NOTIFICATION_BAD"]
 
 
 def test_an_unknown_field_is_ignored_and_a_null_is_not_a_missing_field() -> None:

@@ -232,7 +232,7 @@ def _check_service(bank: BankStack) -> None:
         lines = bank.service.log.read_text(errors="replace").splitlines()[-8:]
         raise FrescoError(
             "DEMO_SERVICE_ENDED",
-            "\n".join(lines),
+            "\n".join(["the service ended by itself; the last that it said:", *lines]),
             where=str(bank.service.log),
             todo="mend what the log names and run the demo again",
         )

@@ -11,6 +11,7 @@ import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import psycopg
@@ -255,9 +256,20 @@ def test_a_folder_takes_one_stack_at_a_time_and_stop_leaves_no_process(stack: St
     assert broker is not None
     os.kill(broker, signal.SIGKILL)
     until(lambda: stack.kafka.pid is None, "the end of the broker")
-    with pytest.raises(FrescoError, match="Kafka has ended by itself"):
+    with pytest.raises(FrescoError, match="Kafka has ended by itself") as ended:
         stack.check()
+    assert ended.value.code == "EMBEDDED_SERVER_ENDED" and ended.value.where == str(stack.logs)
+    workload = Workload(
+        {name: stack.dsn(name) for name in DATABASES}, rate=200, seed=20_002
+    ).start()
+    until(lambda: workload.counters.total() > 5, "work before the end")
     assert processes_of(stack.folder)
     stack.stop()
     assert stack.kafka.pid is None and stack.postgres.pid is None
     assert processes_of(stack.folder) == []
+    until(lambda: not any(one.name.startswith("teller-") for one in enumerate_threads()), "its end")
+    with pytest.raises(FrescoError, match="stopped early") as failed:
+        workload.stop()
+    assert failed.value.code == "EMBEDDED_WORKLOAD_FAILED"
+    assert failed.value.where.startswith("teller-") and failed.value.todo
+    assert stack.postgres.password not in str(failed.value)

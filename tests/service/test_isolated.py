@@ -16,6 +16,7 @@ from isolatedpair import Pair, session, stage_of
 from psycopg.conninfo import make_conninfo
 from services import until
 
+from streaming.anomalies import locks
 from streaming.embedded.postgres import Postgres
 from streaming.errors import FrescoError
 from streaming.metrics import Metrics
@@ -271,3 +272,15 @@ def test_a_notification_starts_a_session_and_a_lost_channel_costs_time_only(pair
         loop.stop()
     assert not failed
     pair.judge()
+
+
+def test_a_database_that_lets_a_reader_pass_a_lock_shows_no_figure_1(
+    server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The schedule cannot be played then; the demo says so and does not wait for ever."""
+    monkeypatch.setattr(locks, "SECONDS", 0.5)
+    monkeypatch.setattr(locks, "_TR2", "SELECT t, x FROM r ORDER BY t")
+    with pytest.raises(FrescoError) as late:
+        locks.figure_1(server, SEED)
+    assert late.value.code == "DEMO_LOCK" and late.value.where == "figure-1"
+    assert "does not wait" in late.value.what and "lock rows" in late.value.todo

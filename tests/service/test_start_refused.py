@@ -23,10 +23,13 @@ import psycopg
 import pytest
 import yaml
 from conftest import Bank
+from kafka import KafkaProducer
 from services import BANK_CONFIG, write_pipeline
 
 from streaming.catalog import save_catalog
+from streaming.embedded.kafka import create_topics
 from streaming.embedded.ports import LOOPBACK
+from streaming.runtime.kafka import Topics
 from streaming.runtime.plan import plan_pipeline
 
 Settings = dict[str, Any]
@@ -137,6 +140,21 @@ def test_topics_that_are_not_there_are_named(
     refused(settings).names(
         "KAFKA_TOPIC_MISSING", "elsewhere.public.entry", "elsewhere.transaction", "--create"
     )
+
+
+def test_a_new_warehouse_over_topics_that_hold_another_s_messages_is_refused(
+    bank: Bank, tmp_path: Path, settings: Settings, refused: Callable[..., Refused]
+) -> None:
+    settings["pipeline"] = "used"
+    pipeline = write_pipeline(tmp_path, settings, bank.environment)
+    with mock.patch.dict(os.environ, bank.environment):
+        (group,) = plan_pipeline(pipeline.read_config()).groups
+    topic = Topics("used").rel(group)
+    create_topics(bank.bootstrap, [topic])
+    producer = KafkaProducer(bootstrap_servers=bank.bootstrap)
+    producer.send(topic, b"{}")
+    producer.close()
+    refused(settings).names("KAFKA_TOPICS_USED", topic, "another name", bank.bootstrap)
 
 
 def test_a_syntax_error_is_placed_by_line_and_column(

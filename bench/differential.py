@@ -1,9 +1,9 @@
 """How fast `fresco snapshots` reads a snapshot and finds what has changed since the one before.
 
 Run: python -m bench.differential [--rows 1000000] [--changed 0.01]. For CSV and for Parquet: bringing a
-snapshot of so many rows into its form, the difference of two forms of which a share of the rows differs,
-with and without a key, and writing the events of the first snapshot and of the difference as JSON. What
-Kafka costs after that is `bench.run`'s.
+snapshot of so many rows into its form (and how long it takes until its first events are there), the
+difference of two forms of which a share of the rows differs, with and without a key, and writing the
+events of the first snapshot and of the difference as JSON. What Kafka costs after that is `bench.run`'s.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def measure(kind: str, rows: int, changed: float) -> dict[str, float]:
-    """Thousands of rows, or events, a second."""
+    """Thousands of rows, or events, a second; how long after a snapshot's arrival its first come."""
     with tempfile.TemporaryDirectory(prefix="fresco-differential-") as name:
         folder = Path(name)
         engine = open_engine(folder)
@@ -70,11 +70,16 @@ def measure(kind: str, rows: int, changed: float) -> dict[str, float]:
             texts = texts_sql(engine, ITEM, [file], CsvFormat())
             return write_form(engine, texts, ITEM, into)
 
+        stamp = Stamp("shop", 2, 0, 0)
+
+        def begun() -> Any:
+            read(files[0], old)
+            return next(iter(events(engine, ITEM, None, old, stamp)))
+
         def written(before: Path | None, item: CapturedRelation) -> int:
-            stamp = Stamp("shop", 2, 0, 0)
             return sum(part.num_rows for part in events(engine, item, before, new, stamp))
 
-        read(files[0], old)
+        waited, _ = timed(begun)
         reading, count = timed(lambda: read(files[1], new))
         plain = replace(ITEM, relation=replace(ITEM.relation, key=()))
         keyed, found = timed(lambda: counts(engine, ITEM, old, new))
@@ -83,7 +88,8 @@ def measure(kind: str, rows: int, changed: float) -> dict[str, float]:
         later, differing = timed(lambda: written(old, ITEM))
         assert found.events == differing
         return {
-            "rows": count, "events": differing, "read": count / reading / 1000,
+            "rows": count, "events": differing, "seconds to the first events": waited,
+            "read": count / reading / 1000,
             "difference with key": count / keyed / 1000,
             "difference without": count / bag / 1000,
             "first events": initial / first / 1000,
@@ -100,7 +106,7 @@ def main() -> None:
     print("thousands a second of a snapshot's rows, unless said otherwise")
     for kind in ("csv", "parquet"):
         figures = measure(kind, options.rows, options.changed)
-        print(kind, {what: round(value, 1) for what, value in figures.items()}, flush=True)
+        print(kind, {what: round(value, 2) for what, value in figures.items()}, flush=True)
 
 
 if __name__ == "__main__":

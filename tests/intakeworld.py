@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -52,11 +52,17 @@ def relations() -> list[CapturedRelation]:
 
 
 def make(
-    taken: list[CapturedRelation] | None = None, *, snapshot: bool = False, **options: Any
+    taken: list[CapturedRelation] | None = None,
+    *,
+    snapshot: bool = False,
+    transactions: Literal["metadata", "per-event"] = "metadata",
+    **options: Any,
 ) -> Intake:
     taken = taken or relations()
     names = dict.fromkeys(relation.source for relation in taken)
-    sources = [CapturedSource(name, name, snapshot=snapshot) for name in names]
+    sources = [
+        CapturedSource(name, name, snapshot=snapshot, transactions=transactions) for name in names
+    ]
     views = [BaseView(relation) for relation in taken]
     groups = {"main": [v.name for v in views]}
     return Intake(taken, views, groups, sources=sources, **{"engine": ENGINE, **options})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 from streaming.sources.intake import Intake, IntakeResult
 from streaming.sources.retaken import CLOCKS_MS
@@ -16,7 +16,8 @@ Change = tuple[str, str, dict[str, Any] | None, dict[str, Any] | None]
 class Source:
     """A database, its log as the connector tells it, and an intake that is restarted at every step."""
 
-    def __init__(self) -> None:
+    def __init__(self, transactions: Literal["metadata", "per-event"] = "metadata") -> None:
+        self._transactions = transactions
         self.log, self.topics = SourceLog("north"), Topics()
         self.results = Recorded()
         self.contents = self.results.contents
@@ -24,7 +25,7 @@ class Source:
         self.step(snapshot_of(self.log, {"account": 3, "entry": 2}))
 
     def _made(self) -> Intake:
-        return make(snapshot=True, contents=self.contents)
+        return make(snapshot=True, transactions=self._transactions, contents=self.contents)
 
     def step(self, records: list[Record] | None = None, now_ms: int = 0) -> IntakeResult:
         result = self.intake.step(self.topics.batch(records or []), now_ms)
@@ -35,7 +36,13 @@ class Source:
         return result
 
     def commit(self, *changes: Change) -> list[Record]:
-        return self.log.commit(list(changes))
+        if self._transactions == "metadata":
+            return self.log.commit(list(changes))
+        records = []
+        for change in changes:
+            self.log.lsn += 10
+            records.append(self.log.row(*change))
+        return records
 
     def later(self, *changes: Change) -> list[Record]:
         """A transaction so late that a snapshot before it has not seen it, whoever's clock is right."""

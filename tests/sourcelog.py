@@ -80,6 +80,7 @@ class SourceLog:
                 "snapshot": "incremental" if passing else "true" if op == "r" else "false",
                 "table": table,
                 "lsn": None if passing else at,
+                "ts_ms": at,
             },
             "transaction": place,
             "op": op,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -32,7 +33,7 @@ from streaming.sources.records import (
     unknown,
 )
 from streaming.sources.retyped import by_schema
-from streaming.sources.rowquery import finish_rows, mysql_place, row_query, row_schema
+from streaming.sources.rowquery import READ, finish_rows, mysql_place, row_query, row_schema
 from streaming.sources.schema import CapturedRelation, CapturedSource
 
 THREADS = 2
@@ -76,6 +77,7 @@ class Decoder:
         notifications: dict[str, tuple[dict[str, Any], ...]] = {}
         versions: dict[str, str] = {}
         fields: dict[str, frozenset[str]] = {}
+        times: dict[str, int] = {}
         bad: list[BadRecord] = []
         ignored = 0
         for topic, records in by_topic(batch).items():
@@ -90,7 +92,7 @@ class Decoder:
             elif topic in self._relations:
                 captured = self._relations[topic]
                 texts = self._texts(topic, in_order(present), bad)
-                table, messages = self._rows(captured, texts, bad)
+                table, messages = self._rows(captured, texts, bad, times)
                 ignored += messages
                 rows[captured.relation.name] = table
                 versions.setdefault(captured.source, version(texts))
@@ -105,7 +107,8 @@ class Decoder:
                 notifications[source.name] = tuple(_notifications(topic, texts, bad))
             else:
                 bad.extend(unknown(topic, present))
-        return Decoded(rows, transactions, notifications, versions, tuple(bad), ignored, fields)
+        found = Decoded(rows, transactions, notifications, versions, tuple(bad), ignored, fields)
+        return replace(found, times=times)
 
     # Texts ----------------------------------------------------------------------------------------
 
@@ -157,11 +160,15 @@ class Decoder:
     # Rows -----------------------------------------------------------------------------------------
 
     def _rows(
-        self, captured: CapturedRelation, texts: pa.Table, bad: list[BadRecord]
+        self,
+        captured: CapturedRelation,
+        texts: pa.Table,
+        bad: list[BadRecord],
+        times: dict[str, int],
     ) -> tuple[pa.Table, int]:
         """A topic's rows, and how many logical messages were among its records."""
         parts = [
-            self._rows_of_one_schema(captured, part, retyped, bad)
+            self._rows_of_one_schema(captured, part, retyped, bad, times)
             for part, retyped in by_schema(captured, texts)
         ]
         if len(parts) == 1:
@@ -177,14 +184,16 @@ class Decoder:
         texts: pa.Table,
         retyped: tuple[int, ...],
         bad: list[BadRecord],
+        times: dict[str, int],
     ) -> tuple[pa.Table, int]:
         dialect = self.sources[captured.source].dialect
+        metadata = self.sources[captured.source].transactions == "metadata"
         wrapped = is_wrapped(texts)
         found: list[pa.Table] = []
         for form in (wrapped, not wrapped):
             if found and not texts.num_rows:
                 break
-            sql = row_query(captured, dialect, form)
+            sql = row_query(captured, dialect, form, not metadata)
             table, texts = self._query(captured.topic, texts, sql, bad)
             without = pc.is_null(table["op"])
             if not table["op"].null_count:
@@ -198,7 +207,11 @@ class Decoder:
         raw = in_order(pa.concat_tables(found).rename_columns({"p": "partition", "o": "offset"}))
         messages = pc.equal(raw["op"], "m")
         raw = raw.filter(pc.invert(messages))
-        metadata = self.sources[captured.source].transactions == "metadata"
+        if not metadata:
+            streamed = pc.invert(pc.is_in(raw["op"], pa.array(READ)))
+            newest = pc.max(raw["committed_ms"].filter(streamed)).as_py()
+            if newest is not None:
+                times[captured.source] = max(newest, times.get(captured.source, newest))
         table = finish_rows(captured, raw, metadata, retyped)
         found_wrong = faults(captured, raw, table, metadata, dialect)
         if found_wrong is not None:

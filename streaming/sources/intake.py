@@ -83,7 +83,9 @@ class Intake:
         self._sources = self._decoder.sources
         self._assembler = Assembler(captured, self._sources, files)
         self._snapshots = Snapshots(captured, self._sources, files)
-        self._retaken, self._contents = Retaken(self._captured, files), contents
+        untimed = frozenset(n for n, s in self._sources.items() if s.transactions == "per-event")
+        self._retaken = Retaken(self._captured, files, untimed=untimed)
+        self._contents = contents
         self._machine = IntegratorMachine(tuple(self._sources), timeout_ms, max_unit)
         self._positions: dict[str, str] = {}
         self._apart = Apart() if apart else None
@@ -114,8 +116,7 @@ class Intake:
             idle: numbers to give out that stand for no transaction, if no transaction takes one.
 
         Raises:
-            FrescoError: SOURCE_SNAPSHOT_REPEATED, where the source is configured to have no
-                snapshot; after any error the state is as before.
+            FrescoError: SOURCE_SNAPSHOT_REPEATED; after any error the state is as before.
         """
         before = (self._assembler.state, self._snapshots.state, self._machine.state)
         tags, retaken = self._apart, self._retaken
@@ -128,7 +129,7 @@ class Intake:
 
     def _step(self, batch: pa.Table, now_ms: int, idle: int) -> IntakeResult:
         clock = Clock()
-        replaced = self._replaced()
+        replaced = self._replaced(now_ms)
         decoded, told = self._told.look(self._decoder.decode(batch))
         clock.lap("decode")
         snapshot_work, streamed = self._snapshots.add(decoded)
@@ -146,7 +147,7 @@ class Intake:
         self._snapshots.keep(snapshot_work)
         ordinals = {s: work.log["ordinal"].to_numpy() for s, work in works.items()}
         taken = self._assembler.take(works, numbers_of(numbered.assignments, ordinals))
-        self._retaken = self._retaken.numbered(taken)
+        self._retaken = self._retaken.numbered(taken, decoded.times, self._assembler)
         clock.lap("number")
         rows, tainted = dict(taken.rows), dict(taken.tainted)
         if numbered.first == 0 <= numbered.last:
@@ -173,11 +174,8 @@ class Intake:
         )
         clock.lap("relevance")
         self._told = told
-        decoded = dataclasses.replace(
-            decoded,
-            bad=(*decoded.bad, *replaced.refused),
-            notices=(*replaced.notices, *decoded.notices),
-        )
+        bad, notices = (*decoded.bad, *replaced.refused), (*replaced.notices, *decoded.notices)
+        decoded = dataclasses.replace(decoded, bad=bad, notices=notices)
         numbered = numbered._replace(
             released=tuple(sorted({*numbered.released, *(part.id for part in missing)}))
         )
@@ -185,10 +183,10 @@ class Intake:
             decoded, missing, numbered, taken.transactions, batches, rel, tainted, clock
         )
 
-    def _replaced(self) -> Replaced:
+    def _replaced(self, now_ms: int) -> Replaced:
         """What a snapshot taken again changes under the next number, before this batch's."""
-        due = self._retaken.due(self._assembler) if self._machine.next_number > 0 else None
-        if due is None:
+        due = self._retaken.due(self._assembler, now_ms)
+        if due is None or self._machine.next_number == 0:
             return Replaced()
         number = self._machine.next_number
         found = self._retaken.replaced(due, self._contents, number, self._duck)

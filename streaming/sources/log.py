@@ -39,7 +39,7 @@ class SourceState:
         log: ENDs not numbered yet, in order.
         next_ordinal: of the next END.
         complete: the last ordinal of the complete prefix.
-        last_position: commit position of the newest END seen.
+        last_position: commit position of the newest END seen, or of the newest event.
         begun: BEGINs seen of transactions whose END has not come.
         dead: keys of transactions whose END was a repeat; their rows are dropped.
         bad: undecodable records not yet accounted for, as (relation, transaction or None).
@@ -153,5 +153,8 @@ def each_event(
     ordinals = np.arange(state.next_ordinal, state.next_ordinal + table.num_rows)
     table = table.set_column(0, schema.field(0), pa.array(ordinals))
     return replace(
-        state, log=state.log.plus(table), next_ordinal=state.next_ordinal + table.num_rows
+        state,
+        log=state.log.plus(table),
+        next_ordinal=state.next_ordinal + table.num_rows,
+        last_position=max(state.last_position, pc.max(table["position"]).as_py()),
     )

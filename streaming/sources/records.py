@@ -80,6 +80,8 @@ class Decoded:
         bad: what could not be used.
         ignored: tombstones, logical messages (op m) and heartbeats.
         fields: per relation, the columns that the batch's last event names.
+        times: per source whose events say no transaction, when the newest of them committed,
+            milliseconds since 1970, where they say it.
         lost: one record for each column that cannot be read any more, told the first time only.
         notices: what else a person should know of the columns, each once.
     """
@@ -91,6 +93,7 @@ class Decoded:
     bad: tuple[BadRecord, ...] = ()
     ignored: int = 0
     fields: dict[str, frozenset[str]] = field(default_factory=dict)
+    times: dict[str, int] = field(default_factory=dict)
     lost: tuple[BadRecord, ...] = ()
     notices: tuple[str, ...] = ()
 

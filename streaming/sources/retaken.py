@@ -82,6 +82,7 @@ class Retaken:
     Attributes:
         past: source -> position of its last whole snapshot that has taken effect.
         committed: source -> when its newest numbered transaction committed.
+        untimed: sources whose events may not say when they committed.
     """
 
     captured: Mapping[str, CapturedRelation]
@@ -90,13 +91,20 @@ class Retaken:
     told: Mapping[Key, Told] = field(default_factory=dict)
     past: Mapping[str, int] = field(default_factory=dict)
     committed: Mapping[str, int] = field(default_factory=dict)
+    untimed: frozenset[str] = frozenset()
 
-    def numbered(self, taken: Taken) -> Retaken:
-        """After numbers were given to transactions: events that never get one say nothing of a key."""
+    def numbered(self, taken: Taken, times: Mapping[str, int], assembler: Assembler) -> Retaken:
+        """After numbers were given to transactions: events that never get one say nothing of a key.
+
+        Args:
+            times: source -> when its newest event committed; it counts where none waits for a number.
+        """
         if not taken.transactions.num_rows:
             return self
         newest = taken.transactions.group_by("source").aggregate([("committed_ms", "max")])
         found = dict(zip(*(column.to_pylist() for column in newest.columns), strict=True))
+        left = assembler.unnumbered
+        found |= {source: ms for source, ms in times.items() if source not in left}
         new = {s: max(ms, self.committed.get(s, 0)) for s, ms in found.items() if ms is not None}
         takings = {
             key: taking.passed_by(taken.rows[key[0]]) if key[0] in taken.rows else taking
@@ -161,10 +169,11 @@ class Retaken:
 
     # Taking effect --------------------------------------------------------------------------------
 
-    def due(self, assembler: Assembler) -> Due | None:
+    def due(self, assembler: Assembler, now_ms: int) -> Due | None:
         """A snapshot that may take effect now; with `assembler`'s state of the same moment."""
         for (source, whole), told in self.told.items():
-            silent = self.committed.get(source, 0) > told.heard + SILENCE_MS
+            now = self.committed.get(source, now_ms if source in self.untimed else 0)
+            silent = now > told.heard + SILENCE_MS
             found = None
             if not whole and (told.completed or silent):
                 found = self._passing(source, assembler)

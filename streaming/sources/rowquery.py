@@ -28,12 +28,20 @@ READ = ("r", PASSING)
 _PRESENT = "s -> s IS NOT NULL"
 
 
-def row_query(captured: CapturedRelation, dialect: str, wrapped: bool) -> str:
-    """SQL over `texts(p, o, v)`; a row whose event has no `op` comes out with op NULL."""
+def row_query(captured: CapturedRelation, dialect: str, wrapped: bool, timed: bool = False) -> str:
+    """SQL over `texts(p, o, v)`; a row whose event has no `op` comes out with op NULL.
+
+    Args:
+        timed: with `committed_ms`, as the event says it, where no transaction does.
+    """
     schema = captured.relation.schema
     row = {column.name: "VARCHAR" for column in schema}
     place = {"lsn": "VARCHAR"} if dialect == "postgres" else {"file": "VARCHAR", "pos": "VARCHAR"}
     place["snapshot"] = "VARCHAR"
+    time = ""
+    if timed:
+        place["ts_ms"] = "VARCHAR"
+        time = "TRY_CAST(e.source.ts_ms AS BIGINT) AS committed_ms, "
     shape = {
         "op": "VARCHAR",
         "before": row,
@@ -97,7 +105,7 @@ def row_query(captured: CapturedRelation, dialect: str, wrapped: bool) -> str:
         f'{key} AS "transaction", {position_sql} AS position, '
         f'TRY_CAST(e."transaction".total_order AS BIGINT) AS total_order, '
         f"e.before IS NOT NULL AS has_before, e.after IS NOT NULL AS has_after, "
-        f"{toast} AS toast, {', '.join(texts)} "
+        f"{toast} AS toast, {time}{', '.join(texts)} "
         f"FROM (SELECT p, o, v, {event} AS e FROM "
         f"(SELECT p, o, v, from_json(v, '{structure}') AS j FROM texts))))"
     )

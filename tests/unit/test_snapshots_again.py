@@ -94,6 +94,21 @@ def test_a_snapshot_waits_for_all_its_rows_and_only_the_newest_attempt_counts() 
     assert source.has("account") == [(0, "a"), (1, "a"), (6, "a")]
 
 
+def test_events_without_transactions_say_themselves_how_far_the_log_has_come() -> None:
+    source = Source("per-event")
+    source.step(source.commit(insert("entry", 9)))
+    stood = source.log.lsn
+    seen = source.commit(insert("account", 5), update(row(0), row(0, "y")))
+    read = [row(0, "y"), row(2, "lost"), row(5)]
+    rows = [source.log.row("account", "r", None, one, lsn=stood) for one in read]
+    source.step([*rows, *source.log.scanned({"account": 3})])
+    source.step(seen)
+    assert source.step().notices == (), "nothing says that the log has passed the snapshot"
+    source.step(source.later(update(row(5), row(5, "z"))))
+    source.step()
+    assert source.has("account") == [(0, "y"), (2, "lost"), (5, "z")]
+
+
 @pytest.mark.parametrize("split", [False, True])
 def test_a_transaction_that_is_delivered_again_after_the_snapshot_is_not_newer(split: bool) -> None:
     """A TRUNCATE that the log does not tell, a snapshot to make it good, a restart of the connector."""

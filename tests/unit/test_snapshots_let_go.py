@@ -37,6 +37,23 @@ def test_what_was_read_of_a_snapshot_that_was_broken_off_is_let_go(
     assert source.has("entry") == [(0, "a"), (1, "a")]
 
 
+def test_a_snapshot_of_a_producer_whose_events_do_not_say_when_they_committed_is_let_go() -> None:
+    """By our clock: nothing tells when its log has passed what the snapshot may have seen."""
+    source = Source("per-event")
+
+    def timeless(records: list[Record]) -> list[Record]:
+        return [(topic, (text or "").replace('"ts_ms"', '"at"')) for topic, text in records]
+
+    rows = source.again(account=[row(0), row(1), row(2, "lost")])
+    source.step([*rows, *timeless(source.later(insert("account", 9)))], 1)
+    source.step(timeless(source.later(insert("account", 10))), SILENCE_MS)
+    assert source.step(now_ms=SILENCE_MS + 1).notices == (), "more of it may come"
+    said = source.step(now_ms=SILENCE_MS + 2).notices
+    assert [one.partition(":")[0] for one in said] == ["SOURCE_SNAPSHOT_UNFINISHED"]
+    assert source.intake.snapshot()["retaken"]["takings"] == []
+    assert source.has("account") == [(0, "a"), (1, "a"), (2, "a"), (9, "a"), (10, "a")]
+
+
 def silence(source: Source) -> None:
     """The source commits, and for so long nothing of a snapshot has been heard."""
     source.log.lsn += SILENCE_MS

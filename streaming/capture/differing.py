@@ -6,10 +6,11 @@ the transaction that leads to it from the one before, under its number.
 
 **Exactly once.** How far the publication has come is committed to Kafka together with the events it
 speaks of (`writer`): the last number that is published whole, and how many events of the next. A form
-is made before anything of it is published, and does not change; so a monitor that is killed at any
-moment goes on with the same events in the same order, after those that readers see. A difference
-published again all the same, as after the loss of that record, has the number it had, by which readers
-know it for a repeat.
+is made before anything of it is published, and does not change; what is published of it goes by the
+tables as they were noted with it (`forms`), not as they are configured by then. So a monitor that is
+killed at any moment goes on with the same events in the same order, after those that readers see. A
+difference published again all the same, as after the loss of that record, has the number it had, by
+which readers know it for a repeat.
 """
 
 from __future__ import annotations

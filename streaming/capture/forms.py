@@ -1,14 +1,18 @@
 """The snapshots of a source in their form, one numbered folder each, as `fresco snapshots` keeps them.
 
-A folder holds `<table>.parquet`, and `snapshot.json` with the snapshot's name, its time, and the columns
-and keys that the tables had when it was taken. Columns are compared by name: where a table is not as it
-was in the snapshot before, `<table>.before.parquet` holds the rows of that one with the columns of this
-one, NULL where there was none. All of it is made before the folder is there, and does not change.
+A folder holds `<table>.parquet`, and `snapshot.json` with the snapshot's name, its time, and of each
+table the topic, the columns and the key that it had when it was taken, in the order in which the tables
+are published. By that a snapshot is published whatever the configuration says by then: of one that is
+half published, readers have the first events already. A table that is no longer read stays as it was read
+last (`away`), to be compared with when it is read again. Columns are compared by name: where a table is
+not as it was in the snapshot before, `<table>.before.parquet` holds the rows of that one with the columns
+of this one, NULL where there was none. All of it is made before the folder is there, and does not change.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -84,13 +88,22 @@ class Forms:
     def as_taken(
         self, number: int, relations: Sequence[CapturedRelation]
     ) -> Iterator[CapturedRelation]:
-        """The relations as they were when a snapshot was taken."""
-        tables = self.about(number).get("tables")
-        for one in relations:
-            if tables is None:  # of a version that did not note it
-                yield one
-            elif (was := tables.get(_table(one))) is not None:
-                yield one if was == _described(one) else _relation(one, was)
+        """All tables of a snapshot as they were when it was taken, in the order that they had.
+
+        Raises:
+            FrescoError: SNAPSHOT_STATE.
+        """
+        about, known = self.about(number), {_table(one): one for one in relations}
+        if "tables" not in about:  # of a version that did not note it
+            yield from relations
+            return
+        for table, was in about["tables"].items():
+            one, name = known.get(table), f"{self._source}.{table}"
+            if (place := about.get("places", {}).get(table)) is None:
+                if one is None:
+                    raise _unknown(name, about["name"])
+                place = {"topic": one.topic, "collection": one.collection}
+            yield _relation(name, was, place)
 
     def take(
         self,
@@ -140,6 +153,8 @@ class Forms:
             "name": name,
             "ms": ms,
             "tables": {_table(one): _described(one) for one in relations},
+            "places": {_table(one): _place(one) for one in relations},
+            "away": self._keep_away(relations, number, draft) if number else {},
         }
         (draft / "snapshot.json").write_text(json.dumps(noted))
         move_durably(draft, self._place(number + 1))
@@ -153,14 +168,15 @@ class Forms:
         Raises:
             FrescoError: SNAPSHOT_COLUMNS.
         """
-        table, tables = _table(one), self.about(number).get("tables")
-        if tables is None or tables.get(table) == _described(one):
+        table, about = _table(one), self.about(number)
+        if "tables" not in about or about["tables"].get(table) == _described(one):
             return
+        tables = {**about.get("away", {}), **about["tables"]}
         new, fitted = draft / f"{table}.parquet", draft / f"{table}.before.parquet"
         if table not in tables:
             differential.write_fitted(engine, one, None, (), new, fitted)
             return
-        old = _relation(one, tables[table])
+        old = _relation(one.relation.name, tables[table], _place(one))
         types = {column.name: column.type for column in old.relation.schema}
         other = [c.name for c in one.relation.schema if types.get(c.name, c.type) != c.type]
         if other or tables[table]["key"] != _described(one)["key"]:
@@ -173,6 +189,18 @@ class Forms:
                 todo="change it back, or publish under another prefix in a new pipeline",
             )
         differential.write_fitted(engine, one, self.form(number, one), tuple(types), new, fitted)
+
+    def _keep_away(
+        self, relations: Sequence[CapturedRelation], number: int, draft: Path
+    ) -> dict[str, Any]:
+        """Take over the forms of tables that are no longer read, and what was noted of them."""
+        about, read = self.about(number), {_table(one) for one in relations}
+        known = {**about.get("away", {}), **about.get("tables", {})}
+        away = {table: was for table, was in known.items() if table not in read}
+        for table in away:
+            name = f"{table}.parquet"
+            os.link(self._place(number) / name, draft / name)
+        return away
 
 
 def _table(one: CapturedRelation) -> str:
@@ -188,13 +216,28 @@ def _described(one: CapturedRelation) -> dict[str, Any]:
     }
 
 
-def _relation(one: CapturedRelation, described: dict[str, Any]) -> CapturedRelation:
-    """A relation with the columns and the key that were noted."""
+def _place(one: CapturedRelation) -> dict[str, str]:
+    """Where the events of a table go, and how it is counted there."""
+    return {"topic": one.topic, "collection": one.collection}
+
+
+def _relation(name: str, described: dict[str, Any], place: dict[str, str]) -> CapturedRelation:
+    """A relation as it was noted; its decimals are published as strings, whatever they were."""
     return captured(
-        one.relation.name,
-        one.topic,
-        [(name, text) for name, text in described["columns"]],
+        name,
+        place["topic"],
+        [(column, text) for column, text in described["columns"]],
         key=described["key"],
-        collection=one.collection,
-        decimals=one.decimals,
+        collection=place["collection"],
+        decimals="string",
+    )
+
+
+def _unknown(name: str, snapshot: str) -> FrescoError:
+    return FrescoError(
+        "SNAPSHOT_STATE",
+        f"snapshot {snapshot} holds {name}, which is no longer configured; where its events go was not"
+        " noted",
+        where=name,
+        todo="put the table back into the configuration until the snapshot is published",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from contextlib import ExitStack
 from dataclasses import replace
@@ -9,12 +10,18 @@ from pathlib import Path
 
 import pytest
 from conftest import Bank
+from kafka.admin import KafkaAdminClient
 from proofs import assert_complete, assert_equal, assert_every_epoch_once, assert_no_change_twice
 from services import Pipeline, Process, until
 from twodatabases import Shop, open_shop, parts, shop_pipeline, start_capture
 
+from streaming.capture.position import Progress
+from streaming.capture.writer import MAX_RECORD_BYTES, Writer
+from streaming.config import parse_config
+from streaming.errors import FrescoError
 from streaming.readers import Warehouse
 from streaming.runtime.plan import databases
+from streaming.sources.mysqlstate import Place
 from streaming.verify import verify_pipeline, verify_sources
 
 THREADS, EACH = 16, 6
@@ -115,3 +122,25 @@ def totals(pipeline: Pipeline) -> list[object]:
     for epoch in pipeline.epochs():
         found += warehouse.read("total", epoch=epoch.epoch)["total"].to_pylist()
     return found
+
+
+def test_an_event_that_no_topic_takes_ends_a_capture_and_shows_nothing_of_it(
+    bank: Bank, tmp_path: Path
+) -> None:
+    """Refused by Kafka, or by the producer itself; neither is a broker that is away."""
+    topic = {"num_partitions": 1, "replication_factor": 1, "configs": {"max.message.bytes": "2000"}}
+    admin = KafkaAdminClient(bootstrap_servers=bank.bootstrap)
+    admin.create_topics({"large.store.entry": topic})
+    admin.close()
+    raw = {"pipeline": "p", "warehouse": "w", "views": "v", "kafka": {"bootstrap": bank.bootstrap}}
+    sources = {"large": {"tables": {"entry": "store.entry"}}}
+    config = parse_config(raw | {"sources": sources}, folder=tmp_path)
+    for size in (5000, MAX_RECORD_BYTES + 1):
+        writer = Writer(config, "large", ["large.store.entry"])
+        with pytest.raises(FrescoError) as refused:
+            writer.send([("large.store.entry", b"key", random.Random(size).randbytes(size))])
+            writer.commit(Progress(Place("log.000001", 4), 1, "", 1))
+        assert refused.value.code == "CAPTURE_RECORD_SIZE" and "large" in refused.value.where
+        assert "max.message.bytes" in refused.value.todo
+        assert writer.progress() is None
+        writer.close()

@@ -10,7 +10,6 @@ from typing import Any
 
 import pymysql
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 from pymysqlreplication.event import QueryEvent
 
 from streaming.capture.binlog import LogReader
@@ -19,7 +18,6 @@ from streaming.capture.logevents import Begin, Commit, Ddl, LogEvent, Truncate
 from streaming.capture.position import Progress, progress_from_json
 from streaming.capture.service import Capture
 from streaming.capture.status import Status
-from streaming.capture.writer import Writer
 from streaming.config import parse_config
 from streaming.console.capturing import status_line
 from streaming.errors import FrescoError
@@ -180,10 +178,3 @@ def test_a_file_of_certificates_that_is_not_there_has_a_code() -> None:
     url = "mariadb://u:s3cret@127.0.0.1:1/d?ssl_ca=/no/such/file.pem"
     with pytest.raises(FrescoError, match=r"SOURCE_UNREACHABLE.*No such file"):
         read_schemas(url, "shop", "shop", {"entry": "d.entry"})
-
-
-def test_an_event_that_no_topic_takes_is_no_absent_broker() -> None:
-    writer = Writer.__new__(Writer)
-    writer._prefix = "shop"
-    error = KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
-    assert writer._judged(error).code == "CAPTURE_RECORD_SIZE"

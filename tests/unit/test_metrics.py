@@ -33,6 +33,7 @@ def touch(metrics: Metrics) -> None:
     metrics.transactions.labels("north").inc(7)
     metrics.held_parts.set(2)
     metrics.held_rows.set(3)
+    metrics.incomplete.labels("north").set(61)
     metrics.released.inc()
     metrics.spanning.inc(4)
     metrics.bad_records.labels("north.public.entry").inc()
@@ -103,6 +104,7 @@ def samples(text: str) -> dict[str, float]:
         ("fresco_rows_total{stage=view:balance}", 12),
         ("fresco_batch_seconds_sum{stage=integrator}", 0.3),
         ("fresco_view_suspended{view=balance}", 1),
+        ("fresco_incomplete_seconds{source=north}", 61),
         ("fresco_source_asked_total{view=balance,what=held}", 3),
     ],
 )
@@ -115,6 +117,13 @@ def test_nothing_is_exported_that_this_test_does_not_know(exported: str) -> None
     assert {name.removesuffix("_created") for name in names} == {
         f"fresco_{n}" for n in KNOWN.split()
     }
+
+
+def test_every_metric_has_a_value_in_these_tests() -> None:
+    """One without a series would pass all of them unseen."""
+    metrics = Metrics()
+    touch(metrics)
+    assert [one.name for one in metrics.registry.collect() if not one.samples] == []
 
 
 def test_two_services_in_one_process_do_not_share_their_numbers() -> None:
@@ -282,6 +291,9 @@ def test_every_metric_that_an_alert_asks_for_exists(
         ("FrescoBadRecords", "fresco_bad_records_total"),
         ("FrescoReleasedGlobals", "fresco_released_globals_total"),
         ("FrescoSpanningTransactions", "fresco_spanning_transactions_total"),
+        ("FrescoPartsWait", "fresco_held_parts"),
+        ("FrescoRowsMissing", "fresco_incomplete_seconds"),
+        ("FrescoViewWaits", "fresco_view_waiting"),
     ],
 )
 def test_what_needs_a_person_has_an_alert(

@@ -114,13 +114,20 @@ def asking(url: MysqlUrl, source: str) -> Iterator[Any]:
     """A cursor for a moment; whatever the server says against it has a code.
 
     Raises:
-        FrescoError: SOURCE_CREDENTIALS, SOURCE_UNREACHABLE.
+        FrescoError: SOURCE_CREDENTIALS, SOURCE_UNREACHABLE, SOURCE_QUERY_REFUSED.
     """
     with connect(url, source) as connected, connected.cursor() as cursor:
         try:
             yield cursor
         except pymysql.MySQLError as error:
-            raise refused(error, url, source) from None
+            if is_lost(error):
+                raise refused(error, url, source) from None
+            raise FrescoError(
+                "SOURCE_QUERY_REFUSED",
+                f"source {source} refuses to be read: {said(error, url)}",
+                where=f"source {source}",
+                todo="the tables and columns must be there, and the user needs SELECT on them",
+            ) from None
 
 
 def is_lost(error: Exception) -> bool:

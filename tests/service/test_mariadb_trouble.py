@@ -24,7 +24,7 @@ from streaming.sources.mysql import check_log, read_schemas
 from streaming.sources.mysqlcheck import check_server
 from streaming.sources.mysqlsession import PLAIN, MysqlSession
 from streaming.sources.mysqlstate import Place
-from streaming.sources.mysqlurl import connect, parse_url
+from streaming.sources.mysqlurl import asking, connect, parse_url
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +201,15 @@ def test_a_user_who_lacks_a_right_is_told_which_and_not_waited_for(server: Maria
     reading = log_of(server, log_end(server), "odd", url=url)
     refused(lambda: until_rows(reading, 1), "REPLICATION SLAVE")
     assert [one.level for one in check_server(url, "shop")] == ["ok", "warning", "ok"]
+    for statement, code in (
+        ("SELECT user FROM mysql.global_priv", r"SOURCE_QUERY_REFUSED.*denied.*needs SELECT"),
+        ("KILL CONNECTION_ID()", "SOURCE_UNREACHABLE"),
+    ):
+        with (
+            pytest.raises(FrescoError, match=code),
+            asking(parse_url(url, "shop"), "shop") as cursor,
+        ):
+            cursor.execute(statement)
 
 
 def test_a_killed_connection_is_opened_again_by_itself(server: Mariadb, ops: DuckOperators) -> None:

@@ -16,13 +16,16 @@ Change = tuple[str, str, dict[str, Any] | None, dict[str, Any] | None]
 class Source:
     """A database, its log as the connector tells it, and an intake that is restarted at every step."""
 
-    def __init__(self, transactions: Literal["metadata", "per-event"] = "metadata") -> None:
+    def __init__(
+        self, transactions: Literal["metadata", "per-event"] = "metadata", begun: bool = True
+    ) -> None:
         self._transactions = transactions
         self.log, self.topics = SourceLog("north"), Topics()
         self.results = Recorded()
         self.contents = self.results.contents
         self.intake = self._made()
-        self.step(snapshot_of(self.log, {"account": 3, "entry": 2}))
+        if begun:
+            self.step(snapshot_of(self.log, {"account": 3, "entry": 2}))
 
     def _made(self) -> Intake:
         return make(snapshot=True, transactions=self._transactions, contents=self.contents)

@@ -132,7 +132,8 @@ class Intake:
         replaced = self._replaced(now_ms)
         decoded, told = self._told.look(self._decoder.decode(batch))
         clock.lap("decode")
-        snapshot_work, streamed = self._snapshots.add(decoded)
+        logged = self._assembler.unnumbered
+        snapshot_work, streamed = self._snapshots.add(decoded, logged)
         self._retaken = self._retaken.add(snapshot_work, now_ms)
         works = self._assembler.add(streamed)
         clock.lap("assemble")

@@ -2,9 +2,9 @@
 
 A snapshot is closed by Debezium's notifications: COMPLETED, and of each table as many rows as its
 TABLE_SCAN_COMPLETED says. All rows of one snapshot have its log position, so an attempt that was broken
-off and begun again is told apart, and a row that comes again at the closed position is a repeat. The
-first position whose rows are complete is the initial snapshot, also where topics hold later ones by
-then: those are handed on (`retaken`), with the notifications after the first COMPLETED.
+off and begun again is told apart (`attempts`), and a row that comes again at the closed position is a
+repeat. Later snapshots may lie in the topics by then: they are handed on (`retaken`), with the
+notifications after the first COMPLETED.
 
 What waits is looked at when a snapshot is complete, and not before; so of staged rows nothing stays in
 memory.
@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.errors import FrescoError
+from streaming.sources.attempts import initial, positions_of
 from streaming.sources.held import Held, HeldFiles
 from streaming.sources.records import BadRecord, Decoded
 from streaming.sources.rowquery import PASSING, READ, row_schema
@@ -36,6 +36,7 @@ class SnapshotState:
         position: log position of the closed snapshot; -1 until then, and where it has no rows.
         scanned: collection -> rows, as notified.
         completed: COMPLETED has come.
+        starts: snapshots begun until then.
         bad: relation -> undecodable records so far.
     """
 
@@ -43,6 +44,7 @@ class SnapshotState:
     position: int = -1
     scanned: Mapping[str, int] = field(default_factory=dict)
     completed: bool = False
+    starts: int = 0
     bad: Mapping[str, tuple[BadRecord, ...]] = field(default_factory=dict)
 
 
@@ -96,8 +98,13 @@ class Snapshots:
     def open(self) -> tuple[str, ...]:
         return tuple(name for name, state in self.state.states.items() if not state.closed)
 
-    def add(self, decoded: Decoded) -> tuple[SnapshotWork, Decoded]:
+    def add(
+        self, decoded: Decoded, logged: Mapping[str, int] | None = None
+    ) -> tuple[SnapshotWork, Decoded]:
         """Take the snapshot rows out of a batch; changes nothing.
+
+        Args:
+            logged: source -> commit position of its first transaction before the batch.
 
         Returns:
             The work, and the batch without snapshot rows.
@@ -125,7 +132,8 @@ class Snapshots:
             else:
                 more = {**state.bad, record.relation: (*state.bad.get(record.relation, ()), record)}
                 states[record.source or ""] = replace(state, bad=more)
-        closed, tainted, spare = self._close(states, held, again)
+        streamed = _streamed(decoded, logged or {})
+        closed, tainted, spare = self._close(states, held, again, told, streamed)
         state_ = AllSnapshots(states, held, (*self.state.tainted, *tainted))
         work = SnapshotWork(state_, closed, again, told)
         return work, replace(decoded, rows=rest, bad=(*spare, *stream))
@@ -156,6 +164,8 @@ class Snapshots:
         states: dict[str, SnapshotState],
         held: dict[str, Held],
         again: dict[str, pa.Table],
+        told: dict[str, tuple[Mapping[str, Any], ...]],
+        streamed: Mapping[str, int],
     ) -> tuple[tuple[str, ...], tuple[str, ...], list[BadRecord]]:
         """Close what is full; bad records beyond what a snapshot lacks belong to the stream."""
         closed, tainted = [], []
@@ -168,11 +178,21 @@ class Snapshots:
                 spare += [record for records in state.bad.values() for record in records]
                 states[source] = replace(state, closed=True, bad={})
                 closed.append(source)
-            elif state.completed and (found := _first_filled(state, held, mine)) is not None:
+            elif state.completed and (
+                found := initial(
+                    held,
+                    mine,
+                    state.scanned,
+                    {name: len(records) for name, records in state.bad.items()},
+                    state.starts,
+                    streamed.get(source),
+                )
+            ):
                 position, masks = found
+                told[source] = (*_of_others(state), *told.get(source, ()))
                 for captured in mine:
                     name = captured.relation.name
-                    later = held[name].read(_positions(held[name]) > position)
+                    later = held[name].read(positions_of(held[name]) > position)
                     if later.num_rows:
                         parts = [again[name]] if name in again else []
                         again[name] = pa.concat_tables([later, *parts])
@@ -209,6 +229,7 @@ class Snapshots:
                 "position": s.position,
                 "scanned": dict(s.scanned),
                 "completed": s.completed,
+                "starts": s.starts,
                 "bad": {name: [asdict(b) for b in records] for name, records in s.bad.items()},
             }
             for name, s in self.state.states.items()
@@ -249,7 +270,7 @@ def _notified(
             continue
         match note["type"]:
             case "STARTED":
-                state = replace(state, scanned={}, completed=False)
+                state = replace(state, scanned={}, completed=False, starts=state.starts + 1)
             case "TABLE_SCAN_COMPLETED":
                 rows = int(note.get("total_rows_scanned", 0))
                 scanned = {**state.scanned, str(note["scanned_collection"]): rows}
@@ -259,48 +280,25 @@ def _notified(
     return state, tuple(others)
 
 
-def _first_filled(
-    state: SnapshotState, held: Mapping[str, Held], relations: Sequence[CapturedRelation]
-) -> tuple[int, dict[str, np.ndarray]] | None:
-    """The first position that has every relation's rows, and for each which these are."""
-    places = {r.relation.name: _positions(held[r.relation.name]) for r in relations}
-    positions = {p for column in places.values() for p in np.unique(column).tolist()}
-    for position in (-1, *sorted(positions)):
-        masks: dict[str, np.ndarray] = {}
-        for captured in relations:
-            name = captured.relation.name
-            mask = _filled(state, held[name], places[name] == position, captured)
-            if mask is None:
-                break
-            masks[name] = mask
-        if len(masks) == len(relations):
-            return position, masks
-    return None
+def _of_others(state: SnapshotState) -> tuple[Mapping[str, Any], ...]:
+    """What has been told of an attempt whose rows may still come, where an earlier one was taken."""
+    if state.starts <= 1:
+        return ()
+    scans = [
+        {"type": "TABLE_SCAN_COMPLETED", "scanned_collection": name, "total_rows_scanned": rows}
+        for name, rows in state.scanned.items()
+    ]
+    return ({"type": "STARTED"},) * (state.starts - 1) + (*scans, {"type": "COMPLETED"})
 
 
-def _positions(held: Held) -> np.ndarray:
-    found: np.ndarray = held.read(columns=["position"])["position"].to_numpy()
+def _streamed(decoded: Decoded, logged: Mapping[str, int]) -> dict[str, int]:
+    """Source -> commit position of the first transaction that its log tells of."""
+    found = dict(logged)
+    for source, told in decoded.transactions.items():
+        first = pc.min(told["position"].filter(pc.equal(told["status"], "END"))).as_py()
+        if first is not None:
+            found[source] = min(first, found.get(source, first))
     return found
-
-
-def _filled(
-    state: SnapshotState, held: Held, mask: np.ndarray, captured: CapturedRelation
-) -> np.ndarray | None:
-    """Those of some rows that are not repeats, if they are as many as were scanned.
-
-    Undecodable ones count. A row delivered twice has the same key; a table without one cannot tell,
-    and waits.
-    """
-    wanted = state.scanned.get(captured.counted_as, 0)
-    rows = int(np.count_nonzero(mask))
-    if rows > wanted and captured.relation.key:
-        keys = [f"a{i}" for i in captured.relation.key]
-        table = held.read(mask, keys).append_column("row", pa.array(np.flatnonzero(mask)))
-        first = table.group_by(keys).aggregate([("row", "min")])["row_min"].to_numpy()
-        mask = np.zeros(len(mask), bool)
-        mask[first] = True
-        rows = len(first)
-    return mask if rows <= wanted <= rows + len(state.bad.get(captured.relation.name, ())) else None
 
 
 def _unwanted(captured: CapturedRelation, rows: pa.Table) -> FrescoError:

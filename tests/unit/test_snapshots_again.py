@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streaming.sources.replacing import cannot_tell
-from tests.intakeworld import insert, row
+from tests.intakeworld import insert, row, snapshot_of
 from tests.retakenworld import Change, Source
 
 
@@ -136,6 +136,22 @@ def test_rows_of_an_attempt_are_not_counted_as_those_of_the_next() -> None:
     source.step(source.later(insert("account", 10)))
     source.step()
     assert source.has("entry") == [(0, "a"), (8, "a")]
+
+
+def test_rows_of_the_initial_snapshot_that_come_after_those_of_a_broken_attempt_replace_them() -> (
+    None
+):
+    """The notifications, in a topic of their own, were ahead of them."""
+    source = Source(begun=False)
+    tables = {"account": 2, "entry": 1}
+    source.step([source.log.note("STARTED"), *snapshot_of(source.log, tables)[:3]])
+    rows = source.again(account=[row(0, "new"), row(7)], entry=[row(8)])
+    source.step(rows[3:])
+    source.step(rows[:3])
+    source.step(source.later(insert("account", 9)))
+    source.step()
+    assert source.has("account") == [(0, "new"), (7, "a"), (9, "a")]
+    assert source.has("entry") == [(8, "a")]
 
 
 def test_a_truncate_after_the_snapshot_leaves_nothing_of_it() -> None:

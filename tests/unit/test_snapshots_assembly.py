@@ -6,7 +6,7 @@ import pytest
 
 from streaming.errors import FrescoError
 from tests.intakeworld import insert, make, net, row, snapshot_of, spoiled
-from tests.sourcelog import SourceLog, Topics
+from tests.sourcelog import Record, SourceLog, Topics
 
 
 def test_number_0_waits_until_every_row_of_every_snapshot_is_in() -> None:
@@ -34,6 +34,43 @@ def test_a_snapshot_begun_again_before_it_was_closed_counts_once() -> None:
     assert net(result) == {
         (0, "north.account"): {(0, "a"): 1},
         (0, "north.entry"): {(0, "a"): 1},
+    }
+
+
+def ended_at_its_last_row(log: SourceLog) -> list[Record]:
+    """A snapshot whose connector was killed between its last row and its COMPLETED."""
+    return [log.note("STARTED"), *snapshot_of(log, {"account": 2, "entry": 1})[:3]]
+
+
+def test_of_an_attempt_that_came_to_its_last_row_nothing_counts_either() -> None:
+    """What was changed before the next attempt no log tells: it begins after that one."""
+    log, topics, intake = SourceLog("north"), Topics(), make(snapshot=True)
+    intake.step(topics.batch(ended_at_its_last_row(log)), 0)
+    log.lsn += 100
+    rows = [log.row("account", "r", None, row(i, "new")) for i in (0, 7)]
+    rows.append(log.row("entry", "r", None, row(8)))
+    records = [*rows, *log.scanned({"account": 2, "entry": 1}), *log.commit([insert("entry", 9)])]
+    result = intake.step(topics.batch(records), 0)
+    assert net(result) == {
+        (0, "north.account"): {(0, "new"): 1, (7, "new"): 1},
+        (0, "north.entry"): {(8, "a"): 1},
+        (1, "north.entry"): {(9, "a"): 1},
+    }
+
+
+def test_an_attempt_without_rows_does_not_make_a_later_snapshot_the_initial_one() -> None:
+    """As where a right was missing at first: the log tells that the other is a later one."""
+    log, topics, intake = SourceLog("north"), Topics(), make(snapshot=True)
+    broken = [log.note("STARTED"), log.note("ABORTED")]
+    first = snapshot_of(log, {"account": 1, "entry": 0})
+    between = log.commit([("account", "u", row(0), row(0, "b"))])
+    log.lsn += 100
+    later = [log.row("account", "r", None, row(0, "b"))]
+    records = [*broken, *first, *between, *later, *log.scanned({"account": 1, "entry": 0})]
+    result = intake.step(topics.batch(records), 0)
+    assert net(result) == {
+        (0, "north.account"): {(0, "a"): 1},
+        (1, "north.account"): {(0, "a"): -1, (0, "b"): 1},
     }
 
 

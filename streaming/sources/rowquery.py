@@ -37,11 +37,8 @@ def row_query(captured: CapturedRelation, dialect: str, wrapped: bool, timed: bo
     schema = captured.relation.schema
     row = {column.name: "VARCHAR" for column in schema}
     place = {"lsn": "VARCHAR"} if dialect == "postgres" else {"file": "VARCHAR", "pos": "VARCHAR"}
-    place["snapshot"] = "VARCHAR"
-    time = ""
-    if timed:
-        place["ts_ms"] = "VARCHAR"
-        time = "TRY_CAST(e.source.ts_ms AS BIGINT) AS committed_ms, "
+    place |= {"snapshot": "VARCHAR", **({"ts_ms": "VARCHAR"} if timed else {})}
+    time = "TRY_CAST(e.source.ts_ms AS BIGINT) AS committed_ms, " if timed else ""
     shape = {
         "op": "VARCHAR",
         "before": row,

@@ -3,14 +3,15 @@
 Messages and delays follow from how often each relation changes and how long a hop and a view's delta
 take. All of it is measured where the pipeline has run: updates by the numbers that changed a relation
 lately, per second of their commits; a view manager's work by what its last steps took; a hop by the time
-from the integrator's manifest to the beginning of the step that took its numbers. The least of the views'
+from the integrator's manifest to the beginning of the step that took its numbers. What a view did before
+it had joined, or while it is suspended, says nothing of either. The least of the views'
 mean hops counts as transmission, what another view waits beyond it as waiting. Otherwise the rates are
 those that the configuration declares, one update per second where it says nothing, and a hop is assumed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -19,13 +20,16 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 
 from streaming.algebra.tree import NUMBER
+from streaming.catalog import load_catalog
 from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.integrator.costs import Costs, Rates, pyco_costs, ryco
 from streaming.integrator.pyco import ViewGraph, view_graph
 from streaming.runtime.grouping import form_groups
+from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.manifests import Manifest, ManifestStore
 from streaming.runtime.plan import Pipeline
+from streaming.runtime.viewchanges import stage_name
 from streaming.warehouse.updates import UpdatesReader
 
 LATELY = 10_000
@@ -132,23 +136,55 @@ def _updates_per_second(warehouse: Path, pipeline: Pipeline) -> dict[str, float]
 def _steps(warehouse: Path, pipeline: Pipeline) -> tuple[dict[str, float], dict[str, float]]:
     """View -> mean seconds of a hop, and view -> mean seconds of a step, from the manifests kept."""
     published = {
-        manifest.messages[-1].last: written
-        for manifest, written in _manifests(warehouse, "integrator")
-        if manifest.messages
+        int(manifest.writes["last"]): written
+        for manifest, written in _manifests(warehouse, IntegratorStage.name)
+        if manifest.writes
     }
+    requests = _requests(warehouse)
     hops, work = {}, {}
     for view in pipeline.views:
-        steps = _manifests(warehouse, f"view:{view.name}")
-        if took := [manifest.seconds for manifest, _ in steps if manifest.seconds]:
+        stage = stage_name(view.name, requests.get(view.name, 0))
+        steps = list(_maintaining(_manifests(warehouse, stage)))
+        if took := [manifest.seconds for manifest, _, _ in steps if manifest.seconds]:
             work[view.name] = fmean(took)
         waited = [
             written - manifest.seconds - published[number]
-            for manifest, written in steps
-            if (number := int(manifest.snapshot["control"]["number"])) in published
+            for manifest, written, moved in steps
+            if moved and (number := _number(manifest)) in published
         ]
         if waited:
             hops[view.name] = max(fmean(waited), 0.0)
     return hops, work
+
+
+def _requests(warehouse: Path) -> dict[str, int]:
+    """View -> the request that brought it, of those that came to the running pipeline."""
+    try:
+        catalog = load_catalog(warehouse)
+    except FileNotFoundError:
+        return {}
+    return {view: joined.request for view, joined in catalog.joined.items()}
+
+
+def _maintaining(
+    steps: Iterable[tuple[Manifest, float]],
+) -> Iterator[tuple[Manifest, float, bool]]:
+    """The steps that maintain a view, when each was written, and whether it was the first of its number.
+
+    To load a view, to catch up and to join are no such steps, nor are those of a suspended one.
+    """
+    joins, before = False, -1
+    for manifest, written in steps:
+        joined, number = not joins, _number(manifest)
+        joins = manifest.snapshot.get("joining", {}).get("joined", 0) is None
+        known = before >= 0 or manifest.step == 1
+        if joined and not joins and manifest.snapshot["suspended"] is None:
+            yield manifest, written, known and number > before
+        before = number
+
+
+def _number(manifest: Manifest) -> int:
+    return int(manifest.snapshot["control"]["number"])
 
 
 def _manifests(warehouse: Path, stage: str) -> list[tuple[Manifest, float]]:

@@ -12,7 +12,7 @@ stands for nothing, so that the count is reached, and what comes of it later is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -58,9 +58,10 @@ class Apart:
                 if not released[part.id]:
                     del released[part.id]
                 continue
-            waiting.append(part)
-            every = part.parts - seen.get(part.id, 0)
+            held = seen.get(part.id, 0)
+            every = part.parts - held
             missing, every, since = open_.pop(part.id, (every, every, now_ms))
+            waiting.append(replace(part, parts=every + held))  # whatever the others say
             if missing > 1:
                 open_[part.id] = (missing - 1, every, since)
         return Apart(tuple(waiting), seen, open_, released)

@@ -203,6 +203,20 @@ def test_a_global_transaction_whose_parts_are_all_in_snapshots_is_not_remembered
     assert intake.snapshot()["apart"]["seen"] == {}
 
 
+def test_parts_apart_whose_tags_disagree_are_as_many_as_the_first_says() -> None:
+    """Told two counts of one transaction, a view manager would refuse to go on."""
+    north, south, topics, intake = (
+        SourceLog("north"),
+        SourceLog("south"),
+        Topics(),
+        make(apart=True),
+    )
+    first = intake.step(topics.batch(move(north, 1, "a", "b", "g")), 0)
+    second = intake.step(topics.batch(move(south, 1, "a", "b", "g", 3)), 0)
+    assert (*parts(first), *parts(second)) == ((1, "g", 2), (2, "g", 2))
+    assert intake.snapshot()["apart"]["open"] == {}
+
+
 def test_a_part_apart_that_comes_with_the_first_batch_after_a_long_pause_is_not_late() -> None:
     north, south, topics, intake = (
         SourceLog("north"),

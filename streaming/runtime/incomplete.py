@@ -80,7 +80,7 @@ def part_missing(_: str, transaction: str) -> FrescoError:
     return FrescoError(
         "SOURCE_GLOBAL_INCOMPLETE",
         f"a part of global transaction {transaction} has not come for {INCOMPLETE_SECONDS:.0f} s; "
-        "its other parts and what follows them at their sources are held",
+        "until it does its other parts are not shown, nor what follows them at their sources",
         where=f"global transaction {transaction}",
         todo="see that the connectors of all its sources run; after limits.global_timeout_ms it is "
         "released as local transactions",

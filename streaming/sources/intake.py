@@ -267,7 +267,7 @@ class Intake:
             notices=decoded.notices,
             tainted=tainted,
             released=numbered.released,
-            overdue=numbered.overdue,
+            overdue=(*numbered.overdue, *(self._apart.open if self._apart else ())),
             held=numbered.held,
             waiting=self._assembler.waiting,
             incomplete=self._assembler.incomplete,

@@ -9,7 +9,9 @@ from typing import Any
 
 from streaming.catalog import Catalog, load_catalog
 from streaming.errors import FrescoError
+from streaming.runtime.manifests import ManifestStore
 from streaming.runtime.requests import Requests, phase
+from streaming.runtime.viewchanges import stage_name
 from streaming.warehouse.files import Place
 from streaming.warehouse.snapshot import open_group
 
@@ -19,11 +21,16 @@ class ViewStatus:
     """A view as `fresco view list` shows it.
 
     Attributes:
-        since: the number at which it joined; None while it has not.
-        state: `maintained`, `suspended`, or where a request to change it stands.
-        after: a suspended view's last good number.
-        request: the number of the open request.
-        error: why it is suspended, or why its last request was refused.
+        view: its name.
+        group: the merge group that it is in or is to join; "" while nothing says which.
+        mode: as its file has it, not what was chosen for it; "" while nothing says which.
+        since: the number at which it joined; 0 from the beginning, None while it has not.
+        state: `maintained`, `suspended`, or where a request to change it stands, a phrase; a view that is
+            there has both, with "; " between them.
+        after: a suspended view's last good number; None of another.
+        request: the number of the open request; None where none is.
+        error: code, what, where and todo of why its last request was refused, else of why it is
+            suspended; None where neither is so.
     """
 
     view: str
@@ -64,7 +71,8 @@ def view_states(warehouse: Path) -> list[ViewStatus]:
                 state,
                 after,
                 request.number if request else None,
-                _error(requests, view.name),
+                _refusal(requests, view.name)
+                or (None if after is None else _cause(warehouse, catalog, view.name)),
             )
         )
     for name, request in sorted(open_.items()):
@@ -98,8 +106,21 @@ def suspended_views(warehouse: Path, group: str) -> Mapping[str, int]:
         return {}
 
 
-def _error(requests: Requests, view: str) -> Mapping[str, str] | None:
+def _refusal(requests: Requests, view: str) -> Mapping[str, str] | None:
     """Why the last request about the view was refused."""
     own = [one for one in requests.all() if one.view == view]
     told = requests.told(own[-1].number, "done") if own else None
     return told.get("error") if told else None
+
+
+def _cause(warehouse: Path, catalog: Catalog, view: str) -> Mapping[str, str] | None:
+    """Why a view is suspended, as its stage's last manifest says; None where that has gone on since."""
+    joined = catalog.joined.get(view)
+    own = stage_name(view, joined.request if joined else 0)
+    for stage in (own, f"isolated:{catalog.group_of(view)}"):
+        folder = warehouse / "_state" / stage.replace(":", "-") / "manifests"
+        latest = ManifestStore(folder).latest() if folder.is_dir() else None
+        if latest is not None:
+            found: Mapping[str, Any] | None = latest.snapshot["suspended"]
+            return found if stage == own else (found or {}).get(view, {}).get("error")
+    return None

@@ -13,30 +13,37 @@ from streaming.sources.records import BadRecord
 
 @dataclass(frozen=True)
 class IntakeResult:
-    """One step's outcome; `first` > `last` when nothing was numbered.
+    """One step's outcome. Times are milliseconds since 1970; positions are places in a source's log, that
+    of a transaction where its commit stands (PostgreSQL's LSN, MariaDB's binlog).
 
     Attributes:
-        updates: relation -> delta (`algebra.types.delta_schema`), sorted by number.
-        controls: truncates, and taints of single columns, under their numbers.
-        runs: merge group -> REL entries covering first..last.
-        transactions: number, source, transaction, position, committed_ms.
-        positions: source -> commit position of its last numbered transaction, as text.
-        delivered: source -> commit position up to which all of its transactions have a number.
+        first, last: the numbers given, all of first..last; `first` > `last` when none was, and `last` is
+            then the last one ever given, -1 before the first.
+        updates: relation -> delta (`algebra.types.delta_schema`: number, multiplicity, c0..), sorted by
+            number; only relations that have rows.
+        controls: truncates, and taints of single columns, under their numbers; by (number, relation).
+        runs: merge group -> REL entries covering first..last in order, without gaps.
+        transactions: the number map, a row for each source transaction: number int64, source and
+            transaction string, position int64, committed_ms int64 or null; by (number, source). Several
+            rows have one number where transactions form a unit; a number may have none.
+        positions: source -> position of its last numbered transaction, of this step or an earlier one, as
+            a decimal text.
+        committed_ms: newest commit time among `transactions`; None where none has one.
+        bad: records of this batch that cannot be used, each by topic, partition and offset.
+        tainted: number -> relations, sorted, that lack a record there which cannot be used.
+        released: ids of the global transactions released as local in this step.
+        delivered: source -> position up to which every transaction that ended has a number.
         parts: the numbers that are parts of global transactions, where these are numbered apart.
-        committed_ms: newest commit time among the transactions.
-        bad: records of this batch that cannot be used.
         lost: one record for each column that cannot be read any more, told the first time only.
-        notices: what else a person should know of the columns, each once.
-        tainted: number -> relations that lack an undecodable record there.
-        released: global transactions released as local in this step.
-        overdue: global transactions of which a part is missing.
-        held: complete transactions that wait for a global one or for the snapshots.
-        waiting: relation -> rows that wait.
-        incomplete: source -> its first transaction whose END counts rows that have not come.
+        notices: what else a person should know of the columns, a sentence each, told once.
+        overdue: ids of global transactions of which a part is missing.
+        held: how many complete transactions wait for a global one or for the snapshots.
+        waiting: relation -> how many rows wait; only relations that have some.
+        incomplete: source -> id of its first transaction whose END counts rows that have not come.
         open_snapshots: sources whose initial snapshot is not closed.
-        largest_unit: transactions in the largest unit that got one number.
-        ignored: tombstones, logical messages and heartbeats.
-        seconds: time per phase: decode, assemble, number, deltas, relevance.
+        largest_unit: how many transactions the largest unit has that got one number; 0 without units.
+        ignored: how many tombstones, logical messages and heartbeats there were.
+        seconds: what each phase took: decode, assemble, number, deltas, relevance.
     """
 
     first: int

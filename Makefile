@@ -42,6 +42,7 @@ check: setup
 	$(BIN)/ruff check streaming tests bench
 	$(BIN)/ruff format --check streaming tests bench
 	$(BIN)/mypy
+	$(BIN)/mypy --explicit-package-bases tests/*.py
 	$(BIN)/python -m pytest tests/unit tests/golden
 
 simulate: setup
@@ -51,6 +52,7 @@ test: jars mariadb
 	$(BIN)/ruff check streaming tests bench
 	$(BIN)/ruff format --check streaming tests bench
 	$(BIN)/mypy
+	$(BIN)/mypy --explicit-package-bases tests/*.py
 	@$(MAKE) --no-print-directory -j4 test-service test-spark test-simulation test-rest
 
 # Side by side: service tests wait for servers half of their time, so two stacks serve a file each, and

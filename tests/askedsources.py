@@ -65,7 +65,7 @@ class Sources:
             self.rows[name] = flat(
                 self.operators.plus(numbered(self.rows[name]), numbered({row: sign}))
             )
-        controls = ()
+        controls: tuple[Control, ...] = ()
         if truncated is not None:
             controls = (Control(number=self.number, relation=truncated, kind="truncate"),)
         logs = {}

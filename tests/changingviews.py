@@ -14,17 +14,20 @@ from typing import Any, Literal, cast
 import pyarrow as pa
 
 from streaming.catalog import load_views
-from streaming.config import Config, Limits, Source
+from streaming.config import Config, Limits
 from streaming.metrics import Metrics
 from streaming.runtime.choosing import Choice, choose
 from streaming.runtime.grouping import form_groups
+from streaming.runtime.joining import JoiningStage
 from streaming.runtime.kafka import Topics, headers
 from streaming.runtime.members import Members, settle_catalog
 from streaming.runtime.plan import Pipeline
 from streaming.runtime.pulse import NOTHING
 from streaming.runtime.requests import Requests
+from streaming.runtime.returning import ReturningStage
 from streaming.runtime.stages import build_stages
 from streaming.runtime.step import Fence, Manifest, ManifestStore, Outgoing, Stage, Stepper
+from streaming.sourceconfig import Source
 from streaming.sources.schema import CapturedRelation, CapturedSource, captured
 from tests.sourcelog import RECORDS, Record, SourceLog
 from tests.sourcelog import Topics as Offsets
@@ -228,7 +231,7 @@ class Driver:
         folder = self.shop.warehouse / "_state" / stage.name.replace(":", "-") / "manifests"
         store = _Store(folder, self._reach)
         stepper = Stepper(self.stages.stepped(stage), store, self.fence, self._publish)
-        if hasattr(stage, "begin"):
+        if isinstance(stage, JoiningStage | ReturningStage):
             if stepper.last is None:
                 ends = {t: len(self.shop.records.get(t, [])) for t in stage.topics(self.topics)}
                 stage.begin = {f"{topic}:0": end for topic, end in ends.items()}

@@ -72,13 +72,13 @@ def row(id_: int, v: str | None = "a") -> dict[str, Any]:
     return {"id": id_, "v": v}
 
 
-def insert(table: str, id_: int, v: str | None = "a") -> tuple:
+def insert(table: str, id_: int, v: str | None = "a") -> tuple[Any, ...]:
     return (table, "c", None, row(id_, v))
 
 
 def net(*results: IntakeResult) -> dict[tuple[int, str], dict[tuple[Any, ...], int]]:
     """(number, relation) -> row -> multiplicity."""
-    found: dict[tuple[int, str], Counter] = {}
+    found: dict[tuple[int, str], Counter[tuple[Any, ...]]] = {}
     for result in results:
         for relation, delta in result.updates.items():
             for record in delta.to_pylist():

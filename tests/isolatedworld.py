@@ -40,7 +40,9 @@ class World:
     def _new(self) -> Isolated[Any]:
         return Isolated("g", VIEWS, self.operators)
 
-    def commit(self, relation: str, before: tuple | None, after: tuple | None) -> str:
+    def commit(
+        self, relation: str, before: tuple[Any, ...] | None, after: tuple[Any, ...] | None
+    ) -> str:
         self.commits += 1
         source = relation[0]
         change = Change(relation, before, after)

@@ -103,7 +103,9 @@ class SteppedStages:
         self._integrator, self._merge = stepper(integrator), stepper(merge)
         self._managers = [stepper(one) for one in managers]
         self.stages = {one.name: one for one in managers}
-        self._reads = {merge.name: (topics.rel(GROUP), topics.actions(GROUP))}
+        self._reads: dict[str, tuple[str, ...]] = {
+            merge.name: (topics.rel(GROUP), topics.actions(GROUP))
+        }
         self._reads |= {one.name: one.topics(topics) for one in managers}
 
     def merge_of(self, views: tuple[str, ...]) -> MergeMachine:

@@ -18,6 +18,8 @@ from streaming.runtime.kafkaclients import client_options, unreachable
 from streaming.runtime.step import Outgoing
 
 MAX_MESSAGE_BYTES = 8 << 20
+REACHED_MS = 2_000
+"""Milliseconds in which a broker that is there answers."""
 
 
 class Topics:
@@ -110,6 +112,14 @@ class Broker:
             todo="set kafka.create_source_topics: true (a table without events has no topic yet), "
             f"or run: kafka-topics.sh --create --partitions 1 --topic {missing[0]}",
         )
+
+    def reach(self, topics: Sequence[str]) -> None:
+        """Ask for one offset of the topics: who is about to ask for many is not held up by a broker away.
+
+        Raises:
+            kafka.errors.KafkaError: no answer has come within `REACHED_MS`.
+        """
+        self._consumer.end_offsets(self.partitions(topics)[:1], timeout_ms=REACHED_MS)
 
     def ends(self, names: Iterable[str]) -> dict[str, int]:
         """The next offset of each partition, by "topic:partition"."""

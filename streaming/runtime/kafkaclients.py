@@ -14,6 +14,8 @@ from streaming.config import Config
 from streaming.errors import FrescoError
 
 _BOOTSTRAP_MS = 10_000
+_RECONNECT_MS = 1_000
+"""Most milliseconds between attempts at a broker that is away, as in Java's client."""
 _JAAS = "sasl.jaas.config"
 _AUTHORITY = "ssl.ca.location"
 _PYTHON_NAMES = {
@@ -33,7 +35,10 @@ def client_options(config: Config) -> dict[str, Any]:
     if _JAAS in config.kafka.options:
         raise _option(f"{_JAAS} is a property of the Java client alone")
     given = {key: value.get_secret_value() for key, value in config.kafka.options.items()}
-    options: dict[str, Any] = {"bootstrap_timeout_ms": _BOOTSTRAP_MS}
+    options: dict[str, Any] = {
+        "bootstrap_timeout_ms": _BOOTSTRAP_MS,
+        "reconnect_backoff_max_ms": _RECONNECT_MS,
+    }
     for key, value in given.items():
         number = key.endswith(".ms")
         options[_PYTHON_NAMES.get(key, key.replace(".", "_"))] = int(value) if number else value

@@ -234,6 +234,8 @@ class Service:
     def _tick(self) -> None:
         """Restart what has failed, let timeouts pass, remove what nobody needs any more."""
         for name, running in list(self._running.items()):
+            if self._stopping.is_set():
+                return
             waits = running.restarts.waits
             if name in self._failed or not (waits or running.query.query.isActive):
                 self._give_pause(name, running)
@@ -304,6 +306,7 @@ class Service:
     def _revive(self, name: str, running: Running) -> None:
         """Start a stage again that has waited for it."""
         try:
+            self._broker.reach(running.topics)
             running.query = self._query(running.stage, running.topics, running.headers)
         except FrescoError as fatal:
             self._error = fatal

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kafka import TopicPartition
+from kafka.errors import KafkaTimeoutError
 
 from streaming.config import parse_config
 from streaming.errors import FrescoError
@@ -17,6 +18,9 @@ from streaming.runtime.kafkaclients import client_options, spark_options
 class Cluster:
     """A consumer that answers from a table: topic -> (earliest, latest) of its one partition."""
 
+    slow_ms = 0
+    """How long it takes to answer."""
+
     def __init__(self, held: dict[str, tuple[int, int]]) -> None:
         self._held = held
 
@@ -26,7 +30,11 @@ class Cluster:
     def beginning_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         return {one: self._held[one.topic][0] for one in partitions}
 
-    def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(
+        self, partitions: list[TopicPartition], timeout_ms: int = 30_000
+    ) -> dict[TopicPartition, int]:
+        if self.slow_ms > timeout_ms:
+            raise KafkaTimeoutError(f"no answer in {timeout_ms} ms")
         return {one: self._held[one.topic][1] for one in partitions}
 
     def list_topics(self) -> list[str]:
@@ -69,6 +77,16 @@ def test_a_stage_begins_after_what_it_has_consumed_and_else_at_the_earliest() ->
     assert found == {"a": {"0": 12}, "b": {"0": 3}}
 
 
+def test_a_broker_that_is_away_is_not_waited_for_as_long_as_an_answer_may_take() -> None:
+    """A stage that is started again would hold up the others' watch, and a stop."""
+    there = broker({"a": (5, 20)})
+    there.reach(["a"])
+    there._consumer.slow_ms = 20_000
+    assert there.ends(["a"]) == {"a:0": 20}
+    with pytest.raises(KafkaTimeoutError):
+        there.reach(["a"])
+
+
 def test_a_stage_may_have_consumed_everything() -> None:
     assert broker({"a": (5, 20)}).starting_offsets(["a"], {"a:0": 20}) == {"a": {"0": 20}}
 
@@ -101,6 +119,7 @@ def test_client_properties_reach_every_client() -> None:
     assert client_options(made) == {
         "bootstrap_servers": ["a:1", "b:2"],
         "bootstrap_timeout_ms": 10_000,
+        "reconnect_backoff_max_ms": 1_000,
         "security_protocol": "SSL",
         "request_timeout_ms": 900,
     }

@@ -49,6 +49,7 @@ class World:
         tables = {"north": Source(tables={"entry": "public.entry"})}
         self.service = Service(Config(pipeline="p", warehouse=folder, views=folder, sources=tables))
         self.service._watch = Restarts(lambda: self.now)
+        self.service._broker = SimpleNamespace(reach=self._reach)  # type: ignore[assignment]
         self.service._query = self._query  # type: ignore[method-assign, assignment]
         self.service._stages = SimpleNamespace(  # type: ignore[assignment]
             collect=self._collect,
@@ -66,10 +67,12 @@ class World:
         steps: Any = Steps()
         return StageQuery(name, steps, spark, str(self.folder / "c"), threading.Event())
 
-    def _query(self, stage: Any, *_: object) -> StageQuery:
+    def _reach(self, topics: object) -> None:
         self.tried.append(self.now)
         if self.now < self.back:
             raise AWAY
+
+    def _query(self, stage: Any, *_: object) -> StageQuery:
         self.started.append(self.now)
         return self._made(stage.name)
 

@@ -107,9 +107,12 @@ def replacement(
         duck.register(f"again_{name}", table)
     try:
         held = ", ".join(f"c.{column_name(i)} AS a{i}" for i in places)
+        identity = ", ".join(column_name(i) for i in _identity(captured))
+        # A row that is gone may have been told with other values than it had come with.
         duck.execute(
-            "CREATE OR REPLACE TEMP TABLE again_held AS SELECT "
-            f"{held} FROM again_contents AS c, range(greatest(c.{MULTIPLICITY}, 0))"
+            f"CREATE OR REPLACE TEMP TABLE again_held AS SELECT {held} FROM (SELECT *, "
+            f"sum({MULTIPLICITY}) OVER (PARTITION BY {identity}) AS left_ FROM again_contents) AS c, "
+            f"range(greatest(c.{MULTIPLICITY}, 0)) WHERE left_ > 0"
         )
         if captured.relation.key:
             duck.execute(f"CREATE OR REPLACE TEMP TABLE again_new AS {_keyed(captured, whole)}")

@@ -181,6 +181,16 @@ def test_rows_between_the_logs_own_count_at_their_place() -> None:
     assert source.has("account") == [(0, "a"), (1, "lost"), (2, "c")]
 
 
+def test_a_row_told_gone_with_values_it_never_came_with_is_gone() -> None:
+    """The log has lost how it changed, and then told of its end; no incremental snapshot names it."""
+    source = Source()
+    source.step(source.commit(("account", "d", row(1, "lost"), None)))
+    read = source.log.row("account", "r", None, row(2, "new"), passing=True)
+    source.step([read, source.log.note("COMPLETED", kind="Incremental Snapshot")])
+    source.step()
+    assert source.has("account") == [(0, "a"), (2, "new")]
+
+
 def test_a_relation_without_a_key_is_replaced_while_nobody_writes_to_it() -> None:
     source = Source()
     rows = source.again(entry=[row(1), row(1), row(5)])

@@ -25,18 +25,32 @@ RECORDS = pa.schema(
 
 @dataclass
 class Topics:
-    """Gives each record its offset, as a broker would."""
+    """Gives each record its place, as a broker would.
+
+    Attributes:
+        ends: topic -> the next offset.
+        truncates: the partition of events that have no key.
+    """
 
     ends: dict[str, int] = field(default_factory=dict)
+    truncates: int = 0
 
     def batch(self, records: Iterable[Record | tuple[str, bytes]]) -> pa.Table:
         rows: list[dict[str, Any]] = []
         for topic, value in records:
-            offset = self.ends.get(topic, 0)
-            self.ends[topic] = offset + 1
             raw = value.encode() if isinstance(value, str) else value
+            partition = self.truncates if raw and b'"op": "t"' in raw else 0
+            place = f"{topic}/{partition}" if partition else topic
+            offset = self.ends.get(place, 0)
+            self.ends[place] = offset + 1
             rows.append(
-                {"topic": topic, "partition": 0, "offset": offset, "key": None, "value": raw}
+                {
+                    "topic": topic,
+                    "partition": partition,
+                    "offset": offset,
+                    "key": None,
+                    "value": raw,
+                }
             )
         return pa.Table.from_pylist(rows, schema=RECORDS)
 

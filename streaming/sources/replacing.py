@@ -32,6 +32,7 @@ from streaming.sources.schema import CapturedRelation
 REPEATED = "SOURCE_SNAPSHOT_REPEATED"
 Contents = Callable[[CapturedRelation, int], pa.Table]
 """A relation's rows after a number, as a delta; raises FrescoError where they cannot be had."""
+_PLACED = ("partition", "offset", "total_order", "op", "toast")
 
 
 @dataclass(frozen=True)
@@ -57,21 +58,21 @@ class Replaced:
 def touched_schema(captured: CapturedRelation) -> pa.Schema:
     """What is remembered of the events after a snapshot's first row.
 
-    Place, op, toast, k0.. of the key, and a0.. of the new row, null where there is none.
+    Number and place, op, toast, k0.. of the key, and a0.. of the new row, null where there is none.
     """
     rows = row_schema(captured)
-    fields = [rows.field(name) for name in ("partition", "offset", "op", "toast")]
+    fields = [pa.field("number", pa.int64()), *(rows.field(name) for name in _PLACED)]
     fields += [pa.field(f"k{i}", rows.field(f"a{i}").type) for i in _identity(captured)]
     return pa.schema([*fields, *(rows.field(name) for name in _images(captured))])
 
 
 def touched(captured: CapturedRelation, rows: pa.Table) -> pa.Table:
-    """What decoded events name; a key does not change in an update, so its old row names nothing new."""
+    """What numbered events name; a key does not change in an update, so its old row names nothing new."""
     schema, found = touched_schema(captured), []
     gone = ("d",) if captured.relation.key else ("d", "u")
     for side, ops in (("b", gone), ("a", ("c", "u", "t"))):
         chosen = rows.filter(pc.is_in(rows["op"], pa.array(ops)))
-        columns = [chosen[name] for name in ("partition", "offset", "op", "toast")]
+        columns = [chosen[name] for name in ("number", *_PLACED)]
         columns += [chosen[f"{side}{i}"] for i in _identity(captured)]
         columns += [chosen[name] for name in _images(captured)]
         found.append(pa.table(columns, schema=schema))
@@ -141,7 +142,9 @@ def _images(captured: CapturedRelation) -> list[str]:
 def _keyed(captured: CapturedRelation, whole: bool) -> str:
     """SQL: the snapshot's rows that no later event names, and what is there of the other keys.
 
-    A new row that lacks an unchanged TOAST value is as the log has told it.
+    A new row that lacks an unchanged TOAST value is as the log has told it. Events of a key lie in one
+    partition of the topic, a TRUNCATE in any; all of a whole snapshot is before what comes after its
+    first row.
     """
     key = _identity(captured)
     images = ", ".join(_images(captured))
@@ -153,19 +156,23 @@ def _keyed(captured: CapturedRelation, whole: bool) -> str:
     others = f"UNION ALL {told} ANTI JOIN fresh AS y ON {equal} ANTI JOIN last AS y ON {same}"
     return f"""
         WITH emptied AS (
-          SELECT coalesce(max("offset"), -1) AS place FROM again_later WHERE op = 't'
+          SELECT max((number, coalesce(total_order, 0), "offset")) AS place FROM again_later
+          WHERE op = 't'
         ), last AS MATERIALIZED (
-          SELECT * FROM again_later WHERE op <> 't'
-          QUALIFY row_number() OVER (PARTITION BY {named} ORDER BY "offset" DESC) = 1
+          SELECT *, coalesce(
+            (number, coalesce(total_order, 0), "offset") > (SELECT place FROM emptied), true) AS stands
+          FROM again_later WHERE op <> 't'
+          QUALIFY row_number() OVER (PARTITION BY {named} ORDER BY number DESC, "offset" DESC) = 1
         ), fresh AS MATERIALIZED (
           SELECT x.* FROM (
             SELECT * FROM again_rows
             QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY "offset" DESC) = 1
           ) AS x LEFT JOIN last AS y ON {same}
-          WHERE coalesce(y."offset", -1) < x."offset" AND x."offset" > (SELECT place FROM emptied)
+          WHERE coalesce(y."offset", -1) < x."offset" AND NOT EXISTS (
+            SELECT 1 FROM again_later AS t WHERE t.op = 't' AND ({whole} OR t."offset" > x."offset"))
         ), known AS MATERIALIZED (
           SELECT x.* FROM last AS x ANTI JOIN fresh AS y ON {equal.replace("x.a", "x.k")}
-          WHERE x.op <> 'd' AND x."offset" > (SELECT place FROM emptied)
+          WHERE x.op <> 'd' AND x.stands
         )
         SELECT {images}, missing, unfit FROM fresh
         UNION ALL SELECT {images}, NULL, NULL FROM known WHERE toast IS NULL

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -49,12 +48,19 @@ class Taking:
         return cls(captured, held, marks, since, position)
 
     def passed_by(self, events: pa.Table) -> Taking:
-        """After events of the log, decoded, got their numbers."""
-        partitions, first = events["partition"].to_numpy(), np.full(events.num_rows, -1)
+        """After events of the log, decoded, got their numbers.
+
+        In a partition without any of the rows all count that have come since; a TRUNCATE, which may lie
+        in any partition, by its position.
+        """
+        partitions, offsets = events["partition"].to_numpy(), events["offset"].to_numpy()
+        after = events["position"].to_numpy() > self.position
+        after |= pc.not_equal(events["op"], "t").to_numpy()
         for partition, offset in self.since.items():
-            first[partitions == partition] = offset
-        after = events.filter(pa.array(events["offset"].to_numpy() > first))
-        return replace(self, later=self.later.plus(touched(self.captured, after)))
+            own = partitions == partition
+            after[own] = offsets[own] > offset
+        later = touched(self.captured, events.filter(pa.array(after)))
+        return replace(self, later=self.later.plus(later))
 
     def plus(self, rows: pa.Table) -> Taking:
         """With more rows."""

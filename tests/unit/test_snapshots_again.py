@@ -154,10 +154,25 @@ def test_rows_of_the_initial_snapshot_that_come_after_those_of_a_broken_attempt_
     assert source.has("entry") == [(8, "a")]
 
 
-def test_a_truncate_after_the_snapshot_leaves_nothing_of_it() -> None:
+@pytest.mark.parametrize("partition", [0, 1])
+def test_a_truncate_before_the_snapshot_takes_nothing_of_it(partition: int) -> None:
     source = Source()
+    source.topics.truncates = partition
+    before = source.commit(("account", "t", None, None), insert("account", 4))
+    rows = source.again(account=[row(4), row(5, "lost")])
+    first, *others = [*before, *rows] if not partition else [*rows, *before]
+    source.step([first, *others, *source.later(insert("entry", 9))])
+    source.step()
+    assert source.has("account") == [(4, "a"), (5, "lost")]
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_a_truncate_after_the_snapshot_leaves_nothing_of_it(partition: int) -> None:
+    source = Source()
+    source.topics.truncates = partition
     rows = source.again(account=[row(0), row(1), row(2, "lost")])
-    source.step([*rows, *source.later(("account", "t", None, None), insert("account", 4))])
+    gone = insert("account", 2, "lost")
+    source.step([*rows, *source.later(gone, ("account", "t", None, None), insert("account", 4))])
     assert source.step().controls == ()
     assert source.has("account") == [(4, "a")]
 

@@ -75,7 +75,7 @@ def session_properties(given: Mapping[str, str], jars: list[str] | None) -> dict
     if master != "local" and not master.startswith("local["):
         return _with(properties, "spark.jars", ",".join(jars), ",")
     # On the class path and not added to the session: an archive has only what is found there.
-    java = (properties["spark.driver.extraJavaOptions"], *archive_options(jars))
+    java = (*archive_options(jars), properties["spark.driver.extraJavaOptions"])
     properties["spark.driver.extraJavaOptions"] = " ".join(java)
     return _with(properties, "spark.driver.extraClassPath", class_path(jars), ":")
 

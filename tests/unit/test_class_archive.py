@@ -48,12 +48,13 @@ def test_a_local_driver_uses_the_archive_that_is_there_and_no_other() -> None:
     assert str(archive) not in session_properties({}, jars("delta-spark-2.jar"))[JAVA]
 
 
-def test_the_options_given_stay_and_the_archive_comes_after() -> None:
+def test_the_options_given_come_after_the_archives_which_silence_the_jvm() -> None:
+    """-Xlog:disable would end a log that is asked for before it."""
     given = jars("delta-spark-1.jar")
     archive_file(given).parent.mkdir()
     archive_file(given).write_bytes(b"")
-    found = session_properties({JAVA: "-Xss16m"}, given)[JAVA]
-    assert found.startswith("-Xss16m -XX:SharedArchiveFile=")
+    found = session_properties({JAVA: "-Xlog:gc:file=gc.log"}, given)[JAVA]
+    assert found.startswith("-XX:SharedArchiveFile=") and found.endswith(" -Xlog:gc:file=gc.log")
 
 
 def test_a_cluster_fetches_the_jars_and_spark_submit_brings_its_own() -> None:

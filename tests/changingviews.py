@@ -53,7 +53,11 @@ class Shop:
     """What outlives a driver: the source and its log, the topics, the warehouse."""
 
     def __init__(
-        self, folder: Path, rel: Literal["direct", "with-actions"] = "direct", **limits: int
+        self,
+        folder: Path,
+        rel: Literal["direct", "with-actions"] = "direct",
+        snapshot: bool = False,
+        **limits: int,
     ) -> None:
         self.folder = folder
         self.views = folder / "views"
@@ -67,7 +71,7 @@ class Shop:
             pipeline=NAME,
             warehouse=folder / "warehouse",
             views=self.views,
-            sources={"north": Source(tables=tables, snapshot=False)},
+            sources={"north": Source(tables=tables, snapshot=snapshot)},
             limits=Limits(**limits),
             rel=rel,
         )
@@ -129,7 +133,8 @@ class Shop:
         for view in views:
             choices[view.name] = choose(self.config, view, by_name, choices)
         groups = form_groups(self.config, views, choices, by_name.keys())
-        sources = (CapturedSource("north", "north", snapshot=False),)
+        snapshot = self.config.sources["north"].snapshot
+        sources = (CapturedSource("north", "north", snapshot=snapshot),)
         made = {group.name: group.views for group in groups}
         return Pipeline(NAME, sources, tuple(captured_), tuple(views), made, choices)
 

@@ -10,12 +10,15 @@ from test_view_changes import names, proved, rows
 
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
+from streaming.runtime import stages
 from streaming.runtime.requests import Requests
 from streaming.runtime.skipping import skip
 from streaming.runtime.status import pipeline_status
 from streaming.runtime.viewrequests import ask_to_drop, ask_to_resume
 from streaming.runtime.viewstates import view_states
 from streaming.sources.records import APART
+from streaming.sources.replacing import cannot_tell
+from streaming.sources.retaken import CLOCKS_MS
 from streaming.warehouse.decisions import bad_records, decisions
 from tests.changingviews import Driver, Shop
 
@@ -132,6 +135,35 @@ def test_of_many_bad_records_of_a_step_one_stands_for_the_rest(shop: Shop, drive
     ask_to_resume(shop.warehouse, "entries")
     driver.settle()
     assert "entries" not in suspended(shop) and rows(shop, "entries") == entries(shop)
+
+
+def test_a_repeated_snapshot_that_cannot_be_told_is_decided_like_a_bad_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        stages, "contents_of", lambda _, captured, number: cannot_tell(captured, number)
+    )
+    shop = Shop(tmp_path, snapshot=True)
+    shop.write("words", "SELECT id, words FROM north.other")
+    driver = Driver(shop)
+    shop.publish(shop.log.scanned({"entry": 0, "other": 0}))
+    shop.put(1, 1, 4)
+    driver.round()
+    shop.log.lsn += 1
+    read = shop.log.row("entry", "r", None, {"id": 1, "account": 1, "amount": 4})
+    shop.publish([read, *shop.log.scanned({"entry": 1})])
+    shop.log.lsn += CLOCKS_MS
+    shop.other(1, "later")
+    driver.round()
+    driver.round()
+    assert set(suspended(shop)) == {"entries", "totals"} and rows(shop, "words") == [(1, "later")]
+    shop.put(2, 1, 5)
+    skip(shop.warehouse, "north.public.entry", 0, 1, "what the log has told is right")
+    driver.round()
+    driver.settle()
+    assert suspended(shop) == {} and rows(shop, "entries") == entries(shop)
+    driver.close()
+    proved(shop)
 
 
 def test_only_a_bad_record_is_skipped_and_only_once(shop: Shop, driver: Driver) -> None:

@@ -30,7 +30,7 @@ BY_DECISION = ("VIEW_INPUT_DAMAGED",)
 AWAY = "SOURCE_"
 """What the codes of a source that could not be asked begin with; only asking it again tells."""
 AWAY_WAITS = (2.0, 5.0, 10.0, 20.0, 40.0, 60.0)
-"""`WAITS` of such a view: a try costs a connection, a stage for a moment, and two files for good."""
+"""`WAITS` of such a view: a try costs a connection, and a stage for a moment."""
 STEADY = 600.0
 """Seconds after which a view that came back counts as one that stays."""
 FALLS = (60.0, 300.0, 900.0)

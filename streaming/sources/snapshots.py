@@ -132,7 +132,7 @@ class Snapshots:
             else:
                 more = {**state.bad, record.relation: (*state.bad.get(record.relation, ()), record)}
                 states[record.source or ""] = replace(state, bad=more)
-        streamed = _streamed(decoded, logged or {})
+        streamed = _streamed(decoded, logged or {}) if self.open else {}
         closed, tainted, spare = self._close(states, held, again, told, streamed)
         state_ = AllSnapshots(states, held, (*self.state.tainted, *tainted))
         work = SnapshotWork(state_, closed, again, told)

@@ -46,7 +46,7 @@ def allocated() -> int:
 
 
 def settled(limit: int) -> int:
-    """The same once it is below a limit, or does not come to be: Arrow's threads let go a moment later."""
+    """The same once it is below a limit, if it comes to be: Arrow's threads let go a moment later."""
     deadline = time.monotonic() + 5
     while (held := allocated()) >= limit and time.monotonic() < deadline:
         time.sleep(0.01)

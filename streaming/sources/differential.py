@@ -201,11 +201,16 @@ def difference_sql(captured: CapturedRelation, old: Path, new: Path) -> str:
     """SQL of the changes: op (c, u, d), b0.. before, a0.. after, and n, their order, from 1."""
     width, key = len(captured.relation.schema), captured.relation.key
     names = [f"c{at}" for at in range(width)]
+    signed = [  # 0.0 and -0.0 are equal, and not the same
+        f"c{at}" for at, c in enumerate(captured.relation.schema) if c.type in ("float", "double")
+    ]
     if not key:
-        return _bag_difference(names, old, new)
+        return _bag_difference(names, signed, old, new)
     on = " AND ".join(f"o.c{at} = n.c{at}" for at in key)
     first = f"c{key[0]}"
-    changed = " OR ".join(f"o.{name} IS DISTINCT FROM n.{name}" for name in names)
+    differs = [f"o.{name} IS DISTINCT FROM n.{name}" for name in names]
+    differs += [f"coalesce(signbit(o.{one}) <> signbit(n.{one}), false)" for one in signed]
+    changed = " OR ".join(differs)
     images = [f"o.{name} AS b{at}, n.{name} AS a{at}" for at, name in enumerate(names)]
     order = ", ".join(f"coalesce(o.c{at}, n.c{at})" for at in key)
     return (
@@ -216,17 +221,26 @@ def difference_sql(captured: CapturedRelation, old: Path, new: Path) -> str:
     )
 
 
-def _bag_difference(names: Sequence[str], old: Path, new: Path) -> str:
+def _bag_difference(names: Sequence[str], signed: Sequence[str], old: Path, new: Path) -> str:
     listed = ", ".join(names)
+    signs = [f"signbit({one})" for one in signed]
+    grouped = ", ".join([*names, *signs])
     counted = (
-        f"SELECT {listed}, sum(k) AS k FROM (SELECT {listed}, 1 AS k FROM {form(new)} UNION ALL"
-        f" SELECT {listed}, -1 FROM {form(old)}) GROUP BY {listed} HAVING sum(k) <> 0"
+        f"SELECT {', '.join([listed, *(f'{sign} AS s{at}' for at, sign in enumerate(signs))])},"
+        f" sum(k) AS k FROM (SELECT {listed}, 1 AS k FROM {form(new)} UNION ALL"
+        f" SELECT {listed}, -1 FROM {form(old)}) GROUP BY {grouped} HAVING sum(k) <> 0"
     )
-    before = ", ".join(f"CASE WHEN k < 0 THEN {n} END AS b{at}" for at, n in enumerate(names))
-    after = ", ".join(f"CASE WHEN k > 0 THEN {n} END AS a{at}" for at, n in enumerate(names))
+    # A group's own value of 0.0 may have either sign.
+    value = {
+        one: f"CASE WHEN s{at} THEN -abs({one}) ELSE {one} END" for at, one in enumerate(signed)
+    }
+    values = [value.get(name, name) for name in names]
+    before = ", ".join(f"CASE WHEN k < 0 THEN {one} END AS b{at}" for at, one in enumerate(values))
+    after = ", ".join(f"CASE WHEN k > 0 THEN {one} END AS a{at}" for at, one in enumerate(values))
+    order = ", ".join(["k > 0", *names, *(f"s{at}" for at in range(len(signed)))])
     return (
         f"SELECT CASE WHEN k < 0 THEN 'd' ELSE 'c' END AS op, {before}, {after},"
-        f" row_number() OVER (ORDER BY k > 0, {listed}) AS n"
+        f" row_number() OVER (ORDER BY {order}) AS n"
         f" FROM ({counted}), range(abs(k)::BIGINT)"
     )
 

@@ -177,6 +177,22 @@ def test_a_difference_applied_gives_the_next_snapshot(
             assert skipped["total_order"].to_pylist() == difference["total_order"].to_pylist()[2:]
 
 
+@pytest.mark.parametrize("key", [("id",), ()])
+def test_a_zero_that_changes_its_sign_is_a_change(
+    engine: duckdb.DuckDBPyConnection, tmp_path: Path, key: Sequence[str]
+) -> None:
+    one = captured("old.t", "old.public.t", [("id", "int8"), ("w", "float8")], key=key)
+    old, new = (
+        formed(engine, one, written([("1", zero), ("2", "-0.0")], ("id", "w")), tmp_path / name)
+        for zero, name in (("0.0", "old.parquet"), ("-0.0", "new.parquet"))
+    )
+    (gone, *_), (*_, came) = (
+        decoded(engine, one, old, new)[name].to_pylist() for name in ("b1", "a1")
+    )
+    assert (str(gone), str(came)) == ("0.0", "-0.0")
+    assert differential.counts(engine, one, old, new).events == (1 if key else 2)
+
+
 def test_two_equal_snapshots_differ_in_nothing(
     engine: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

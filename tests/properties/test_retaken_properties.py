@@ -71,6 +71,15 @@ class World:
         ]
         return [*rows, *self.log.scanned({"account": len(rows)}), *again, *ahead]
 
+    def broken(self) -> list[Record]:
+        """A snapshot whose connector is ended, perhaps after its last row; people write afterwards."""
+        rows = [self.log.row("account", "r", None, row(*one)) for one in self.table.items()]
+        told = [self.log.note("STARTED"), *rows[: self.rng.choice([1, len(rows), len(rows)])]]
+        told += [self.log.note("ABORTED")] if self.rng.random() < 0.3 else []
+        self.log.lsn += 50
+        self.works(lost=1.0, deletes=False)
+        return told
+
     def passing(self) -> list[Record]:
         """An incremental snapshot: each row somewhere between the log's events."""
         told = [self.log.note("STARTED", kind="Incremental Snapshot")]
@@ -134,3 +143,15 @@ def test_an_incremental_snapshot_makes_good_what_it_names_and_leaves_the_rest() 
         assert results.rows(ACCOUNT) == sorted(world.table.items()), f"seed {seed}"
         replaced += sum(len(one.controls) for one in results)
     assert replaced > 0
+
+
+def test_the_initial_snapshot_is_the_attempt_that_was_completed() -> None:
+    for seed in range(15):
+        world = World(seed)
+        world.records = [one for _ in range(world.rng.randrange(3)) for one in world.broken()]
+        rows = [world.log.row("account", "r", None, row(*one)) for one in world.table.items()]
+        world.records += [*rows, *world.log.scanned({"account": len(rows), "entry": 0})]
+        world.records += world.works()
+        world.log.lsn += CLOCKS_MS
+        world.records += world.log.commit([("entry", "c", None, row(2))])
+        assert world.delivered().rows(ACCOUNT) == sorted(world.table.items()), f"seed {seed}"

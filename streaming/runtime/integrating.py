@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 from streaming.messages import Control, Rel, Rows, Updates
 from streaming.metrics import Metrics
 from streaming.rows import pack, unpack
+from streaming.runtime import incomplete
 from streaming.runtime.grouping import SpanWatch
-from streaming.runtime.incomplete import IncompleteWatch, part_missing, rows_missing
 from streaming.runtime.kafka import Topics
 from streaming.runtime.logs import with_logs
 from streaming.runtime.manifests import Manifest, ManifestExists, put_if_absent
@@ -90,10 +90,12 @@ class IntegratorStage:
         self._retention, self._needed = retention, 0
         self._tidied = time.monotonic()
         self._unpacked: dict[int, dict[str, pa.Table]] = {}
-        self._watch = IncompleteWatch(
-            lambda source, seconds: metrics.incomplete.labels(source).set(seconds), rows_missing
+        self._watch = incomplete.IncompleteWatch(
+            lambda source, seconds: metrics.incomplete.labels(source).set(seconds),
+            incomplete.rows_missing,
         )
-        self._watch_globals = IncompleteWatch(lambda *_: None, part_missing)
+        self._watch_globals = incomplete.globals_watch()
+        self._watch_open = incomplete.snapshots_watch()
         self.restore(None)
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
@@ -268,6 +270,7 @@ class IntegratorStage:
         for released in result.released:
             log.warning("global transaction %s was released as local", released)
         late = self._watch_globals.look({one: one for one in result.overdue})
+        late += self._watch_open.look(result.open_snapshots)
         for error in (*self._watch.look(result.incomplete), *late):
             log.warning("%s", error)
         self._metrics.held_parts.set(result.held)

@@ -59,6 +59,25 @@ def initial(
     return found
 
 
+def lacking(
+    held: Mapping[str, Held],
+    relations: Sequence[CapturedRelation],
+    scanned: Mapping[str, int],
+    completed: bool,
+) -> str:
+    """What has come of an initial snapshot that is not all in, in words."""
+    if not completed:
+        rows = sum(held[one.relation.name].rows for one in relations)
+        return f"{rows} rows have come, and no notification that it is complete"
+    wanted = {one.relation.name: scanned.get(one.counted_as, 0) for one in relations}
+    counts = [
+        f"{held[name].rows} of {many} rows of {name}"
+        for name, many in wanted.items()
+        if held[name].rows != many
+    ]
+    return f"it is complete, and {', '.join(counts) or 'rows of several attempts'} have come"
+
+
 def positions_of(held: Held) -> np.ndarray:
     """Of each row."""
     found: np.ndarray = held.read(columns=["position"])["position"].to_numpy()

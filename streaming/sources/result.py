@@ -40,7 +40,7 @@ class IntakeResult:
         held: how many complete transactions wait for a global one or for the snapshots.
         waiting: relation -> how many rows wait; only relations that have some.
         incomplete: source -> id of its first transaction whose END counts rows that have not come.
-        open_snapshots: sources whose initial snapshot is not closed.
+        open_snapshots: source whose initial snapshot is not closed -> what has come of it, in words.
         largest_unit: how many transactions the largest unit has that got one number; 0 without units.
         ignored: how many tombstones, logical messages and heartbeats there were.
         seconds: what each phase took: decode, assemble, number, deltas, relevance.
@@ -65,7 +65,7 @@ class IntakeResult:
     held: int = 0
     waiting: dict[str, int] = field(default_factory=dict)
     incomplete: dict[str, str] = field(default_factory=dict)
-    open_snapshots: tuple[str, ...] = ()
+    open_snapshots: dict[str, str] = field(default_factory=dict)
     largest_unit: int = 0
     ignored: int = 0
     seconds: dict[str, float] = field(default_factory=dict)

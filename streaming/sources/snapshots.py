@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.errors import FrescoError
-from streaming.sources.attempts import initial, positions_of
+from streaming.sources.attempts import initial, lacking, positions_of
 from streaming.sources.held import Held, HeldFiles
 from streaming.sources.records import BadRecord, Decoded
 from streaming.sources.rowquery import PASSING, READ, row_schema
@@ -95,8 +95,16 @@ class Snapshots:
         )
 
     @property
-    def open(self) -> tuple[str, ...]:
-        return tuple(name for name, state in self.state.states.items() if not state.closed)
+    def open(self) -> dict[str, str]:
+        """Source whose snapshot is not closed -> what has come of it, in words."""
+        return {
+            source: lacking(self.state.held, self._of(source), state.scanned, state.completed)
+            for source, state in self.state.states.items()
+            if not state.closed
+        }
+
+    def _of(self, source: str) -> list[CapturedRelation]:
+        return [one for one in self._captured.values() if one.source == source]
 
     def add(
         self, decoded: Decoded, logged: Mapping[str, int] | None = None
@@ -173,7 +181,7 @@ class Snapshots:
         for source, state in states.items():
             if state.closed:
                 continue
-            mine = [r for r in self._captured.values() if r.source == source]
+            mine = self._of(source)
             if not self._sources[source].snapshot:
                 spare += [record for records in state.bad.values() for record in records]
                 states[source] = replace(state, closed=True, bad={})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.runtime.incomplete import IncompleteWatch, part_missing, rows_missing
+from streaming.runtime.incomplete import IncompleteWatch, part_missing, rows_missing, snapshot_open
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,7 @@ from streaming.runtime.incomplete import IncompleteWatch, part_missing, rows_mis
     [
         (rows_missing, "SOURCE_TRANSACTION_INCOMPLETE"),
         (part_missing, "SOURCE_GLOBAL_INCOMPLETE"),
+        (snapshot_open, "SOURCE_SNAPSHOT_OPEN"),
     ],
 )
 def test_each_transaction_is_told_of_once(error, code) -> None:

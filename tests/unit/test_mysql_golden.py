@@ -43,7 +43,7 @@ def test_a_snapshot_and_single_events_come_out_in_order_and_whole() -> None:
     )  # without the tag of a global transaction, whose other part is nowhere
     batch = batch.filter(pc.not_equal(batch["topic"], SHOP[2].topic))
     result = Intake(SHOP[:2], [], {"main": []}, sources=[SOURCE]).step(batch, 0)
-    assert result.bad == () and result.waiting == {} and result.open_snapshots == ()
+    assert result.bad == () and result.waiting == {} and result.open_snapshots == {}
     emptied = {c.relation: c.number for c in result.controls if c.kind == "truncate"}
     assert list(emptied) == ["shop.entry"]
     found: dict[str, dict[tuple[Any, ...], int]] = {}

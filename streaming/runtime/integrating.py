@@ -122,7 +122,7 @@ class IntegratorStage:
         if self._spans is not None:
             self._spanned += self._spans.look(result, self._relations_of)
         self._measure(result)
-        changes = self._changes.announce(result.last) if self._changes else []
+        changes = self._changes.announce(result.last, result.split) if self._changes else []
         if result.first > result.last and records.num_rows == 0 and not changes:
             return None
         messages: list[tuple[str, Any]] = []

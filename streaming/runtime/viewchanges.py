@@ -128,14 +128,20 @@ class ViewChanges:
         ]
         return max(0, *waits, 0)
 
-    def announce(self, last: int) -> list[ViewChange]:
-        """The changes that take effect at the cut `last`, in the order they were asked for."""
+    def announce(self, last: int, split: bool = False) -> list[ViewChange]:
+        """The changes that take effect at the cut `last`, in the order they were asked for.
+
+        Args:
+            split: the cut may lie between parts of a global transaction that are numbered apart. A view
+                that joined there would wait for the parts before it for ever (`g_strobe`).
+        """
         if last < 0:
             return []
         done = {number for number in self.announced if self._requests.is_over(number)}
         self.announced = {k: cut for k, cut in self.announced.items() if k not in done}
         # A later drop may just have called off an earlier one of them.
         due = [one for one in self._due() if self._requests.told(one.number, "done") is None]
+        due = [one for one in due if not (split and one.joins)]
         return [change for one in due if (change := self._change(one, last)) is not None]
 
     def tell(self, snapshot: Mapping[str, Any]) -> None:

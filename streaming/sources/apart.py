@@ -39,6 +39,11 @@ class Apart:
     open: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     released: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether there may be a transaction of which some parts have numbers and others have not."""
+        return bool(self.open or self.waiting)
+
     def told(self, parts: Sequence[Part], closed: Sequence[Closed], now_ms: int) -> Apart:
         """With the tags of transactions that have become complete, and of closed snapshots."""
         seen, open_, released = dict(self.seen), dict(self.open), dict(self.released)

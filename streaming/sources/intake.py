@@ -261,6 +261,7 @@ class Intake:
             positions=dict(self._positions),
             delivered=self._delivered(),
             parts=parts,
+            split=self._apart is not None and self._apart.unfinished,
             committed_ms=pc.max(transactions["committed_ms"]).as_py(),
             bad=decoded.bad,
             lost=decoded.lost,

@@ -34,6 +34,7 @@ class IntakeResult:
         released: ids of the global transactions released as local in this step.
         delivered: source -> position up to which every transaction that ended has a number.
         parts: the numbers that are parts of global transactions, where these are numbered apart.
+        split: of one of these some parts may have numbers, and others not.
         lost: one record for each column that cannot be read any more, told the first time only.
         notices: what else a person should know of the columns, a sentence each, told once.
         overdue: ids of global transactions of which a part is missing.
@@ -59,6 +60,7 @@ class IntakeResult:
     released: tuple[str, ...]
     delivered: dict[str, int] = field(default_factory=dict)
     parts: tuple[GlobalPart, ...] = ()
+    split: bool = False
     lost: tuple[BadRecord, ...] = ()
     notices: tuple[str, ...] = ()
     overdue: tuple[str, ...] = ()

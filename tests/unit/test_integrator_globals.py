@@ -135,13 +135,13 @@ def test_parts_that_are_numbered_apart_wait_for_nobody_and_are_announced() -> No
         topics.batch([*move(north, 1, "a", "b", "g"), *move(north, 2, "a", "b")]), 0
     )
     assert numbers(first)["north"] == [1, 2] and first.overdue == ("g",)
-    assert parts(first) == [(1, "g", 2)]
+    assert parts(first) == [(1, "g", 2)] and first.split
     saved = json.loads(json.dumps(intake.snapshot()))
     intake = make(apart=True)
     intake.restore(saved)
     second = intake.step(topics.batch(move(south, 1, "a", "b", "g")), 0)
     assert numbers(second)["south"] == [3] and parts(second) == [(3, "g", 2)]
-    assert second.overdue == ()
+    assert second.overdue == () and not second.split
 
 
 def test_a_part_keeps_its_tag_until_it_has_a_number_and_a_part_in_a_snapshot_needs_none() -> None:

@@ -248,3 +248,13 @@ def test_a_view_that_comes_back_keeps_its_place_before_its_children(tmp_path: Pa
     catalog = Catalog((parent, child), {"g": ("p", "c")}, BANK)
     replace_catalog(tmp_path, catalog.with_view(parent, "g", Joined(9, 2)))
     assert [view.name for view in load_catalog(tmp_path).views] == ["p", "c"]
+
+
+def test_no_view_joins_between_parts_of_a_global_transaction_that_are_numbered_apart(
+    requests: Requests, changes: ViewChanges
+) -> None:
+    """Of those before the cut its manager would never hear, and wait for them for ever."""
+    added(requests, "c")
+    requests.put("drop", "b")
+    assert [(one.view, one.change) for one in changes.announce(4, split=True)] == [("b", "drop")]
+    assert [(one.view, one.number) for one in changes.announce(6)] == [("c", 6)]

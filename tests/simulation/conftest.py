@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,12 @@ WAITING = "fence"
 """The fixture of the tests that only wait for the pool."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order them; a test may wait for the histories of others, and `--timeout=0` as long as it takes."""
+    if config.getoption("timeout") is None:
+        here = Path(__file__).parent
+        for item in (one for one in items if one.path.is_relative_to(here)):
+            item.add_marker(pytest.mark.timeout(1800))
     items.sort(key=lambda item: WAITING in getattr(item, "fixturenames", ()))
 
 

@@ -21,8 +21,6 @@ from streaming.simulator.pipeline import Pipeline, simulate
 from streaming.viewmanagers.levels import Level
 from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level
 
-pytestmark = pytest.mark.timeout(1800)
-"""A test may wait for the histories of others in the pool."""
 SOME = 35
 BASE = Case(
     batch=2, vary=True, merge="auto", scenario="local", view_changes=0.4, transactions=7, rows=2

@@ -12,8 +12,6 @@ from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import MODES
 from tests.simulation.cells import Runner, assert_level, case_of
 
-pytestmark = pytest.mark.timeout(1800)
-"""A test may wait for the histories of others in the pool."""
 SOME = 30
 COPIED = {"middle": ("y.r2",), "ends": ("x.r1", "z.r3"), "part-of-a-source": ("x.r2",)}
 ASKING = [mode for mode, info in MODES.items() if info.asks and not info.sessions]

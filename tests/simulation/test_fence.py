@@ -14,8 +14,6 @@ from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import MODES, SCENES, Scene, refuse_level
 from tests.simulation.cells import CELLS, HISTORIES, Cell, Runner, drawn, has, increasing, report
 
-pytestmark = pytest.mark.timeout(1800)
-"""A test may wait for the histories of others in the pool."""
 MOST_TO_TIGHT = 3000
 """Seeds to look at for a history below the next level."""
 

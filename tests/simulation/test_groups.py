@@ -16,8 +16,6 @@ from streaming.simulator.views import Catalog
 from streaming.viewmanagers.levels import Level
 from tests.simulation.cells import Runner, assert_level
 
-pytestmark = pytest.mark.timeout(1800)
-"""A test may wait for the histories of others in the pool."""
 SOME = 120
 BASE = Case(batch=4, vary=True, merge="auto", scenario="local")
 MIXED = replace(BASE, views="mixed", numbering="joined")

@@ -14,8 +14,6 @@ from streaming.viewmanagers.forwarding import Forwarding
 from streaming.viewmanagers.levels import Level
 from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level
 
-pytestmark = pytest.mark.timeout(1800)
-"""A test may wait for the histories of others in the pool."""
 SOME = 50
 BASE = Case(batch=4, vary=True, merge="auto", scenario="local", rel="with-actions", transactions=5)
 STRONG, COMPLETE = Level.STRONG, Level.COMPLETE

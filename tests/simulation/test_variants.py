@@ -15,8 +15,6 @@ from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import MODES, Scene
 from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level, case_of
 
-pytestmark = pytest.mark.timeout(1800)
-"""A test may wait for the histories of others in the pool."""
 SOME = 100
 ANY_VIEW = ("replica", "compensating", "sweep", "recompute")
 """Modes that ask for no keys."""

@@ -16,8 +16,6 @@ from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.mediator import Mediator
 from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level
 
-pytestmark = pytest.mark.timeout(1800)
-"""A test may wait for the histories of others in the pool."""
 SOME = 50
 TOWER = Case(
     views="tower", batch=4, vary=True, merge="auto", scenario="local", transactions=5, rows=2

@@ -35,7 +35,7 @@ from streaming.runtime.step import StepResult
 from streaming.runtime.viewchanges import ViewChanges
 from streaming.sources.held import HeldFiles
 from streaming.sources.intake import Intake, IntakeResult
-from streaming.sources.records import abridged
+from streaming.sources.records import BadRecord, abridged
 from streaming.warehouse.retention import UpdatesRetention
 from streaming.warehouse.updates import UpdatesWriter
 from streaming.warehouse.upkeep import Upkeep
@@ -121,7 +121,8 @@ class IntegratorStage:
         result = self._intake.step(records, int(time.time() * 1000), idle)
         if self._spans is not None:
             self._spanned += self._spans.look(result, self._relations_of)
-        self._measure(result)
+        bad = abridged(result.bad)
+        self._measure(result, bad)
         changes = self._changes.announce(result.last, result.split) if self._changes else []
         if result.first > result.last and records.num_rows == 0 and not changes:
             return None
@@ -138,7 +139,7 @@ class IntegratorStage:
             "intake": intake,
             "number": result.last,
             "bad": [
-                *map(asdict, abridged(result.bad)),
+                *map(asdict, bad),
                 *({**asdict(one), "lost": True} for one in result.lost),
             ],
             "incomplete": result.incomplete,
@@ -260,13 +261,13 @@ class IntegratorStage:
         }
         return messages, writes
 
-    def _measure(self, result: IntakeResult) -> None:
+    def _measure(self, result: IntakeResult, bad: Sequence[BadRecord]) -> None:
         for notice in result.notices:
             log.warning("%s", notice)
         for topic, count in Counter(one.topic for one in (*result.bad, *result.lost)).items():
             self._metrics.bad_records.labels(topic).inc(count)
-        for bad in (*abridged(result.bad), *result.lost):
-            log.warning("%(code)s: %(what)s [%(where)s] -> %(todo)s", bad.error)
+        for one in (*bad, *result.lost):
+            log.warning("%(code)s: %(what)s [%(where)s] -> %(todo)s", one.error)
         for released in result.released:
             log.warning("global transaction %s was released as local", released)
         late = self._watch_globals.look({one: one for one in result.overdue})

@@ -7,11 +7,12 @@ SECONDS ?= 60
 DIR ?=
 HISTORIES ?= 100000
 
-.PHONY: help setup java mariadb jars demo test test-service test-spark test-simulation test-rest test-pure test-machines check simulate bench clean
+.PHONY: help setup java mariadb jars demo test test-deep test-service test-spark test-simulation test-rest test-pure test-machines check simulate bench clean
 
 help:
 	@echo "make demo   the main job on an embedded stack (SECONDS=60, DIR=where to keep the tables)"
 	@echo "make test   every check and test"
+	@echo "make test-deep  what takes longer: thousands of histories, sweeps, chaos; before a release"
 	@echo "make test-pure  the tests that need no Spark, Kafka or database, on both cores"
 	@echo "make check  ruff, mypy, unit and golden tests only"
 	@echo "make simulate  HISTORIES=100000 random histories for each mode and scenario"
@@ -54,6 +55,10 @@ test: jars mariadb
 	$(BIN)/mypy
 	$(BIN)/mypy --explicit-package-bases tests/*.py
 	@$(MAKE) --no-print-directory -j4 test-service test-spark test-simulation test-rest
+
+test-deep: jars mariadb
+	FRESCO_HISTORIES=3000 $(BIN)/python -m pytest --timeout=3600 tests/simulation
+	$(BIN)/python -m pytest --timeout=3600 -m deep tests
 
 # Side by side: service tests wait for servers half of their time, so two stacks serve a file each, and
 # what only computes takes what they leave of the processors.

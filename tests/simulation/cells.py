@@ -20,7 +20,7 @@ from streaming.simulator.views import RelationSet, ViewSet
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import MODES, SCENES, Scene
 
-HISTORIES = int(os.environ.get("FRESCO_HISTORIES", "3000"))
+HISTORIES = int(os.environ.get("FRESCO_HISTORIES", "500"))
 CHUNK = 250
 PROCESSES = 2
 TELL_SECONDS = 20

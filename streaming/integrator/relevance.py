@@ -5,6 +5,12 @@ orders the VUT. Selections pushed down to the scans, judged on the old and the n
 and "no column the view reads has changed" spare the work only: such a view is `idle` at i. To call a
 view not idle is always safe, and so is an empty list of a view that REL need not have named; both are
 used to keep the runs few.
+
+A part of a global transaction that is numbered apart is relevant to every view of the group, and work
+for it: G-Strobe changes MV only when it has processed all parts (strobe-family 6.2, condition 3), those
+of relations it does not use among them. So each view has one list over all parts, and PA's closure brings
+all views past the transaction at once. By relation alone, parts that no view has in common would be rows
+that nothing ties: with v over r and w over s, w would show its part without v's.
 """
 
 from __future__ import annotations
@@ -112,12 +118,15 @@ class Changes:
     Attributes:
         changed: relation -> bool per number.
         work: (relation, scan) -> bool per number; a lacking entry means wherever it changed.
+        parts: bool per number, whether it is a part of a global transaction that is numbered apart; None
+            where none is.
     """
 
     first: int
     last: int
     changed: Mapping[str, np.ndarray]
     work: Mapping[ScanNeed, np.ndarray]
+    parts: np.ndarray | None = None
 
 
 def runs(
@@ -129,7 +138,8 @@ def runs(
         return ()
     names = sorted(views)
     nothing = np.zeros(length, bool)
-    relevant = np.stack(
+    parts = nothing if changes.parts is None else changes.parts
+    relevant = parts | np.stack(
         [
             np.logical_or.reduce([changes.changed.get(r, nothing) for r in needs[v].relations])
             if needs[v].relations
@@ -141,7 +151,7 @@ def runs(
     busy: dict[str, np.ndarray] = {}
     for view in names:
         busy[view] = _busy(view, needs, changes, nothing)
-    idle = np.stack([relevant[i] & ~busy[v] for i, v in enumerate(names)] or [nothing])
+    idle = ~parts & np.stack([relevant[i] & ~busy[v] for i, v in enumerate(names)] or [nothing])
     guarded = _guarded(changes, needs, names, nothing) & relevant.any(axis=0)
     ordering = np.concatenate([relevant, guarded[np.newaxis]])
     starts = _starts(ordering)

@@ -174,9 +174,13 @@ class Integrating:
         change = self._changed(self._emitted)
         self._emitted += size
         catalog = self.roster.present
+        parts = self._parts(numbers, first) if self.numbering == "apart" else ()
+        tagged = {part.number for part in parts}
         patterns: list[Pattern] = [
-            pattern(catalog, [change for item in items for change in item.changes])
-            for items in numbers
+            pattern(
+                catalog, [change for item in items for change in item.changes], number in tagged
+            )
+            for number, items in enumerate(numbers, first)
         ]
         runs = rel_runs(catalog, first, tuple(patterns))
         rows, controls = rows_of(numbers, first)
@@ -189,7 +193,7 @@ class Integrating:
             controls=controls,
             logs=self._source_logs(numbers, first),
             delivered=self._delivered,
-            parts=self._parts(numbers, first) if self.numbering == "apart" else (),
+            parts=parts,
         )
         return [*change.out, *self._addressed(updates, change)]
 

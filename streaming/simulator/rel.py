@@ -18,8 +18,9 @@ from streaming.messages import RelRun
 from streaming.simulator.views import Catalog
 from streaming.simulator.workload import Change
 
-Pattern = tuple[frozenset[str], frozenset[int]]
-"""The relations a number changes, and which of the catalog's scans may see it."""
+Pattern = tuple[frozenset[str], frozenset[int], bool]
+"""The relations a number changes, which of the catalog's scans may see it, and whether it is a part of a
+global transaction that is numbered apart."""
 
 
 @lru_cache(maxsize=256)
@@ -34,11 +35,11 @@ def scans(catalog: Catalog) -> tuple[ScanNeed, ...]:
     return tuple(dict.fromkeys(s for need in needs(catalog).values() for s in need.scans))
 
 
-def pattern(catalog: Catalog, changes: Iterable[Change]) -> Pattern:
+def pattern(catalog: Catalog, changes: Iterable[Change], part: bool = False) -> Pattern:
     """The pattern of one number's row changes; an update that changes nothing is dropped."""
     changes = [change for change in changes if not change.idles]
     changed = frozenset([change.relation for change in changes])
-    return changed, frozenset().union(*[seeing(catalog, change) for change in changes])
+    return changed, frozenset().union(*[seeing(catalog, change) for change in changes]), part
 
 
 @lru_cache(maxsize=65536)
@@ -81,13 +82,16 @@ def rel_runs(catalog: Catalog, first: int, patterns: tuple[Pattern, ...]) -> tup
 def _from_zero(
     catalog: Catalog, patterns: tuple[Pattern, ...]
 ) -> tuple[tuple[int, int, tuple[str, ...], tuple[str, ...], bool], ...]:
-    changed = {name: np.array([name in one for one, _ in patterns]) for name in catalog.relations}
+    changed = {
+        name: np.array([name in one for one, _, _ in patterns]) for name in catalog.relations
+    }
     work = {
-        scan: np.array([place in seen for _, seen in patterns])
+        scan: np.array([place in seen for _, seen, _ in patterns])
         for place, scan in enumerate(scans(catalog))
     }
+    parts = np.array([part for _, _, part in patterns])
     found = runs(
-        Changes(0, len(patterns) - 1, changed, work),
+        Changes(0, len(patterns) - 1, changed, work, parts),
         needs(catalog),
         [view.name for view in catalog.views],
     )

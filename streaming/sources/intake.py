@@ -170,8 +170,12 @@ class Intake:
             for number in changes.unresolved:
                 tainted[number] = tuple(sorted({*tainted.get(number, ()), name}))
         clock.lap("deltas")
+        parts = missing
+        if self._apart is not None:
+            self._apart, given = self._apart.numbered(numbered.assignments)
+            parts = (*missing, *given)
         rel = related(
-            numbered, batches, tainted, self._groups, self._needs, self._used, self._query
+            numbered, batches, tainted, self._groups, self._needs, self._used, self._query, parts
         )
         clock.lap("relevance")
         self._told = told
@@ -181,7 +185,7 @@ class Intake:
             released=tuple(sorted({*numbered.released, *(part.id for part in missing)}))
         )
         return self._result(
-            decoded, missing, numbered, taken.transactions, batches, rel, tainted, clock
+            decoded, parts, numbered, taken.transactions, batches, rel, tainted, clock
         )
 
     def _replaced(self, now_ms: int) -> Replaced:
@@ -235,7 +239,7 @@ class Intake:
     def _result(
         self,
         decoded: Decoded,
-        missing: tuple[GlobalPart, ...],
+        parts: tuple[GlobalPart, ...],
         numbered: Numbered,
         transactions: pa.Table,
         batches: Mapping[str, Batch],
@@ -246,10 +250,6 @@ class Intake:
         newest = transactions.group_by("source").aggregate([("position", "max")])
         for source, position in zip(*(c.to_pylist() for c in newest.columns), strict=True):
             self._positions[source] = str(max(position, int(self._positions.get(source, -1))))
-        parts = missing
-        if self._apart is not None:
-            self._apart, given = self._apart.numbered(numbered.assignments)
-            parts = (*missing, *given)
         controls = [control for batch in batches.values() for control in batch.controls]
         return IntakeResult(
             first=numbered.first,

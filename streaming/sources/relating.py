@@ -8,7 +8,7 @@ import numpy as np
 
 from streaming.integrator.machine import Numbered
 from streaming.integrator.relevance import Changes, ViewNeed, runs, work_of
-from streaming.messages import RelRun
+from streaming.messages import GlobalPart, RelRun
 from streaming.sources.deltas import Batch, Query
 from streaming.sources.schema import GLOBAL_TABLE
 
@@ -21,6 +21,7 @@ def related(
     needs: Mapping[str, ViewNeed],
     used: frozenset[str],
     query: Query,
+    parts: Sequence[GlobalPart] = (),
 ) -> dict[str, tuple[RelRun, ...]]:
     """REL of every merge group for the numbers of a step.
 
@@ -29,6 +30,7 @@ def related(
         tainted: number -> relations that lack records there.
         views_of: merge group -> its views.
         used: the relations that any view uses.
+        parts: numbers that are parts of global transactions, numbered apart.
     """
     first, last = numbered.first, numbered.last
     if first > last:
@@ -55,7 +57,8 @@ def related(
         for name in names:
             if name not in changed and number >= first:
                 changed[name] = _marked(np.array([number]), first, length)
-    changes = Changes(first, last, changed, work)
+    tagged = _marked(np.array([part.number for part in parts], np.int64), first, length)
+    changes = Changes(first, last, changed, work, tagged)
     for group, names in views_of.items():
         result[group] += runs(changes, needs, names)
     return {group: tuple(entries) for group, entries in result.items()}

@@ -9,7 +9,9 @@ global transactions of which a part has been received since MV last changed. MV 
 3. all updates of the transactions in TT have been received and processed: their parts are counted.
 
 A part that changes nothing in the view counts too: a transaction may depend on another one by such a
-part alone (an update of a row to itself), and would else be shown without it.
+part alone (an update of a row to itself), and would else be shown without it. REL says so: a part is
+work for every view of the group (`integrator.relevance`), so lists cover all parts and the views of a
+group pass a global transaction at once.
 
 Without parts it is T-Strobe.
 

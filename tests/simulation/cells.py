@@ -21,6 +21,8 @@ from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import MODES, SCENES, Scene
 
 HISTORIES = int(os.environ.get("FRESCO_HISTORIES", "500"))
+THOUSANDS = max(HISTORIES, 3000)
+"""Of a test that is marked deep."""
 CHUNK = 250
 PROCESSES = 2
 TELL_SECONDS = 20

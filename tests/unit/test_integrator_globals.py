@@ -144,6 +144,17 @@ def test_parts_that_are_numbered_apart_wait_for_nobody_and_are_announced() -> No
     assert second.overdue == () and not second.split
 
 
+def test_a_part_that_is_numbered_apart_is_work_for_every_view_of_the_group() -> None:
+    """Each G-Strobe waits for all parts, so all views of a group pass the transaction at once."""
+    north, topics, intake = SourceLog("north"), Topics(), make(apart=True)
+    records = [*move(north, 1, "a", "b", "g"), *move(north, 2, "a", "b")]
+    _, part, local = intake.step(topics.batch(records), 0).runs["main"]
+    assert (part.first, part.last) == (1, 1) and (local.first, local.last) == (2, 2)
+    assert part.views == tuple(sorted(BaseView(relation).name for relation in relations()))
+    assert part.idle == ()
+    assert local.views == (BaseView(relations()[0]).name,)
+
+
 def test_a_part_keeps_its_tag_until_it_has_a_number_and_a_part_in_a_snapshot_needs_none() -> None:
     north, south, topics = SourceLog("north"), SourceLog("south"), Topics()
     intake = make(snapshot=True, apart=True)
@@ -242,7 +253,8 @@ def test_a_part_apart_that_does_not_come_in_time_is_announced_and_local_when_it_
     late = intake.step(topics.batch(move(north, 2, "a", "b")), 1_000 + TIMEOUT_MS)
     assert parts(late) == [(2, "g", 3), (3, "g", 3)] and late.released == ("g",)
     assert (late.first, late.last) == (2, 4) and numbers(late)["north"] == [4]
-    assert [(run.first, run.last) for run in late.runs["main"] if not run.views] == [(2, 3)]
+    every = tuple(sorted(BaseView(relation).name for relation in relations()))
+    assert [(run.first, run.last) for run in late.runs["main"] if run.views == every] == [(2, 3)]
     came = intake.step(topics.batch(move(south, 1, "a", "b", "g", 3)), 1_000 + 2 * TIMEOUT_MS)
     assert numbers(came)["south"] == [5] and came.parts == () and came.released == ()
     assert intake.step(topics.batch([]), 1_000 + 9 * TIMEOUT_MS).released == ()

@@ -142,3 +142,17 @@ def test_runs_stay_few_where_every_number_differs_from_the_last() -> None:
     assert len(found) <= MOST_RUNS + 1
     assert all(run.views == ("v", "w") for run in found if run.last - run.first > 1)
     assert found[-1].last == length
+
+
+def test_a_part_of_a_global_transaction_that_is_numbered_apart_is_work_for_every_view() -> None:
+    """Not only for those that use what it changes; and where it changes nothing that is used, too."""
+    flags = {"r": np.array([True, False, True, False]), "q": np.array([False, True, False, False])}
+    work = {SCANS["r"]: np.array([False, False, True, False])}
+    parts = np.array([True, True, False, False])
+    told = {
+        n: (run.views, run.idle)
+        for run in runs(Changes(1, 4, flags, work, parts), NEEDS, ["v", "w"])
+        for n in range(run.first, run.last + 1)
+    }
+    everyone = (("v", "w"), ())
+    assert told == {1: everyone, 2: everyone, 3: (("v",), ()), 4: ((), ())}

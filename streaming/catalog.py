@@ -8,7 +8,8 @@ replaces it when such a step's commit is durable.
     {"views": [{"name", "group", "level", "every", "mode", "refresh", "sql",
                 "schema": [{"name", "type"}], "key": [position] or null, "relations": [name],
                 "since": n, "request": k, "column": name}],
-     "relations": [{"name", "schema": [{"name", "type"}], "key": [position]}]}
+     "relations": [{"name", "schema": [{"name", "type"}], "key": [position]}],
+     "dropped": {name: n}}
 
 `since`, `request` and `column` stand only with views that joined while the pipeline ran (`Joined`).
 """
@@ -71,12 +72,14 @@ class Catalog:
 
     Attributes:
         joined: of the views that were not there from the beginning.
+        dropped: view -> the number after which it left, of those that have; for whoever asks for one.
     """
 
     views: tuple[ViewSpec, ...]
     groups: Mapping[str, tuple[str, ...]]
     relations: Mapping[str, Relation]
     joined: Mapping[str, Joined] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
     def group_of(self, view: str) -> str:
         """The merge group of a view."""
@@ -87,9 +90,10 @@ class Catalog:
         joins = {**self.joined, view.name: joined}
         if any(one.name == view.name for one in self.views):
             views = tuple(view if one.name == view.name else one for one in self.views)
-            return Catalog(views, self.groups, self.relations, joins)
+            return Catalog(views, self.groups, self.relations, joins, self.dropped)
         groups = {**self.groups, group: (*self.groups.get(group, ()), view.name)}
-        return Catalog((*self.views, view), groups, self.relations, joins)
+        dropped = {name: at for name, at in self.dropped.items() if name != view.name}
+        return Catalog((*self.views, view), groups, self.relations, joins, dropped)
 
     def with_entry(self, entry: Mapping[str, Any], request: int) -> Catalog:
         """With a view that a request adds, which has not joined yet."""
@@ -97,13 +101,18 @@ class Catalog:
         spec = spec_of(entry, known, f"request {request}")
         return self.with_view(spec, entry["group"], Joined(0, request))
 
-    def without_view(self, name: str) -> Catalog:
-        """Without a view, whether it was there or not; its group stays."""
+    def without_view(self, name: str, after: int | None = None) -> Catalog:
+        """Without a view, whether it was there or not; its group stays.
+
+        Args:
+            after: the number after which it left, where that is known.
+        """
         return Catalog(
             tuple(view for view in self.views if view.name != name),
             {group: tuple(v for v in views if v != name) for group, views in self.groups.items()},
             self.relations,
             {view: one for view, one in self.joined.items() if view != name},
+            self.dropped if after is None else {**self.dropped, name: after},
         )
 
 
@@ -177,7 +186,8 @@ def load_catalog(warehouse: Path | str) -> Catalog:
             where=str(path),
             todo="restore the file from a backup of the warehouse",
         ) from error
-    return Catalog(tuple(views), {g: tuple(v) for g, v in groups.items()}, relations, joined)
+    held = {group: tuple(names) for group, names in groups.items()}
+    return Catalog(tuple(views), held, relations, joined, dict(value.get("dropped", {})))
 
 
 def spec_of(entry: Mapping[str, Any], known: Mapping[str, Relation], origin: str = "") -> ViewSpec:
@@ -252,7 +262,7 @@ def _encoded(catalog: Catalog) -> bytes:
         {"name": r.name, "schema": _columns(r.schema), "key": list(r.key)}
         for r in catalog.relations.values()
     ]
-    value = {"views": views, "relations": relations}
+    value = {"views": views, "relations": relations, "dropped": dict(catalog.dropped)}
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
 

@@ -22,6 +22,7 @@ from streaming.console.reporting import (
     WarehouseOption,
     err,
     out,
+    print_rows,
     reported,
     warehouse_of,
 )
@@ -173,20 +174,34 @@ def sql(
     warehouse: WarehouseOption = None,
     epoch: Annotated[int | None, typer.Option(help="as of a warehouse commit")] = None,
     transaction: Annotated[int | None, typer.Option(help="as of a source transaction")] = None,
+    suspended_as_of: Annotated[
+        bool,
+        typer.Option(
+            "--suspended-as-of", help="read suspended views as of their last good transaction"
+        ),
+    ] = False,
     limit: Annotated[int, typer.Option(help="rows shown to people")] = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask the views, all at one state."""
+    """Ask the views, all at one state.
+
+    A suspended view stands still, so a query that reads one with a later state is refused, unless
+    --suspended-as-of asks for it: then standard error says so, and each row of --json in
+    "_suspended_as_of".
+    """
     from streaming.console.show import rows_table
-    from streaming.readers import Warehouse
+    from streaming.readers import STANDING_STILL, Warehouse
 
     with reported(as_json):
         rows = Warehouse(warehouse_of(config, warehouse)).sql(
-            query, epoch=epoch, transaction=transaction
+            query, epoch=epoch, transaction=transaction, suspended_as_of=suspended_as_of
         )
+        told = (rows.schema.metadata or {}).get(STANDING_STILL.encode())
+        behind: dict[str, int] = json.loads(told) if told else {}
+        for name, after in behind.items():
+            err.print(f"view {name} is suspended: its rows are those after transaction {after}")
         if as_json:
-            for row in rows.to_pylist():
-                print(json.dumps(row, default=str))
+            print_rows(rows, {"_suspended_as_of": behind} if behind else {})
         else:
             out.print(rows_table(rows, limit))
 

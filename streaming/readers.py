@@ -8,16 +8,20 @@
 A read fixes one Delta version of the group's table before it reads anything, so no number of
 views, and no writer, can make it see two states (G6). Views are described by the catalog in the
 warehouse.
+
+A suspended view stands still at its last good number. A read of a later state is refused with its
+name (READ_SUSPENDED), unless it asks for suspended views as they are (`suspended_as_of=True`), and
+then says which ones stand where.
 """
 
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -25,15 +29,18 @@ import pyarrow as pa
 from streaming.algebra.tree import MULTIPLICITY, NUMBER, Relation, Schema
 from streaming.errors import FrescoError
 from streaming.warehouse import query, snapshot
+from streaming.warehouse.asof import At, standing_still, state_at
 from streaming.warehouse.changelog import read_changes, within
 from streaming.warehouse.described import Described, read_catalog
 from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.files import Place
 from streaming.warehouse.log import all_epochs
-from streaming.warehouse.moments import number_at
 from streaming.warehouse.snapshot import State
 from streaming.warehouse.table import Table, ViewTable
 from streaming.warehouse.updates import UpdatesReader
+
+STANDING_STILL = "fresco.suspended_as_of"
+"""Key of the metadata of an answer to SQL over views that stand still."""
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +54,8 @@ class Snapshot:
         tables: view -> its rows with true names.
         number: the state is the one after this transaction.
         epoch: of the Delta version that was read.
-        suspended: view -> its last good number; it is read as of that number.
+        suspended: view -> its last good number, of those that stand still: they are read as of that
+            number, since the reader has asked for it.
     """
 
     tables: Mapping[str, pa.Table]
@@ -98,73 +106,76 @@ class Warehouse:
     def read(
         self,
         view: str,
-        epoch: int | None = None,
-        transaction: int | None = None,
-        time: datetime | int | None = None,
         expanded: bool = True,
+        **at: Unpack[At],
     ) -> pa.Table:
         """A view's rows with its true column names, unordered.
 
         Args:
-            epoch, transaction, time: at most one; the newest epoch when none. A time (a datetime
-                with zone, or milliseconds since 1970) means source commit time: the state after
-                the longest prefix of transactions that all committed at or before it.
             expanded: a row of multiplicity k stands k times; otherwise once, with k in `_n`.
+            at: which state (`At`).
         Returns:
             The schema's metadata holds fresco.epoch, fresco.number, fresco.version, and
-            fresco.suspended_after when the view is suspended (it is read as of that number).
+            fresco.suspended_after when the view is suspended and read as of that number.
         Raises:
-            FrescoError: READ_UNKNOWN_VIEW, READ_ABOVE_FRONTIER, READ_EPOCH_EXPIRED,
-                READ_NO_EPOCH, READ_NOT_RECORDED, READ_AT.
+            FrescoError: READ_UNKNOWN_VIEW, READ_VIEW_DROPPED, READ_VIEW_NOT_THERE, READ_SUSPENDED,
+                READ_VIEW_NO_STATE, READ_ABOVE_FRONTIER, READ_EPOCH_EXPIRED, READ_NO_EPOCH,
+                READ_NOT_RECORDED, READ_AT.
         """
         name = self._known(view)
-        state = self._state(self._catalog.groups[name], epoch, transaction, time)
+        state, _ = self._state([name], at)
         return self._table(state, name, expanded)
 
     def snapshot(
         self,
         views: Sequence[str],
-        epoch: int | None = None,
-        transaction: int | None = None,
-        time: datetime | int | None = None,
+        **at: Unpack[At],
     ) -> Snapshot:
         """Several views of one group at one state.
 
         Raises FrescoError as `read`, and READ_GROUPS when the views are in different groups.
         """
         names = [self._known(view) for view in views]
-        state = self._state(self._one_group(names), epoch, transaction, time)
+        state, behind = self._state(names, at)
         tables = {name: self._table(state, name, True) for name in names}
-        gone = {
-            name: state.epoch.suspended[name] for name in names if name in state.epoch.suspended
-        }
-        return Snapshot(tables, state.number, state.epoch, gone)
+        return Snapshot(tables, state.number, state.epoch, behind)
 
     def sql(
         self,
         statement: str,
-        epoch: int | None = None,
-        transaction: int | None = None,
-        time: datetime | int | None = None,
+        **at: Unpack[At],
     ) -> pa.Table:
         """Run one SELECT (DuckDB's dialect) over the views of one group at one state.
+
+        Where suspended views stand still, the schema's metadata holds fresco.suspended_as_of: JSON,
+        view -> its last good number.
 
         Raises FrescoError as `snapshot`, and READ_SQL for anything but one SELECT over views.
         """
         used = [self._known(name) for name in query.tables(statement)]
         if not used:
             return query.run(statement, {})
-        found = self.snapshot(used, epoch, transaction, time)
-        return query.run(statement, found.tables)
+        found = self.snapshot(used, **at)
+        answer = query.run(statement, found.tables)
+        if not found.suspended:
+            return answer
+        return answer.replace_schema_metadata({STANDING_STILL: json.dumps(dict(found.suspended))})
 
-    def changes(self, view: str, after: int = -1, upto: int | None = None) -> pa.Table:
+    def changes(
+        self,
+        view: str,
+        after: int = -1,
+        upto: int | None = None,
+        suspended_as_of: bool = False,
+    ) -> pa.Table:
         """A view's changes with after < number <= upto (the frontier when None), true names.
 
-        Columns `_number`, `_multiplicity`, then the view's. Raises FrescoError as `read`.
+        Columns `_number`, `_multiplicity`, then the view's; those of a suspended view end at its last
+        good number. Raises FrescoError as `read`.
         """
         name = self._known(view)
         group = self._catalog.groups[name]
-        _, newest = snapshot.open_group(self._place, group)
+        group_table, newest = snapshot.open_group(self._place, group)
         last = newest.frontier if upto is None else upto
         if last > newest.frontier:
             raise FrescoError(
@@ -177,6 +188,9 @@ class Warehouse:
         table = Table.open(self._place.below(f"{group}_changes"), "view")
         if table is None:
             raise snapshot.expired(self._place, "there is no changelog")
+        if not suspended_as_of:
+            state = State(group_table, newest, last, False, newest, table)
+            standing_still(state, [described], as_of=False)
         found = read_changes(table, described, after, snapshot.last_change(newest, name, last))
         return _named(within(found, newest.covered), described.schema)
 
@@ -199,24 +213,20 @@ class Warehouse:
         self,
         spark: SparkSession,
         view: str,
-        epoch: int | None = None,
-        transaction: int | None = None,
-        time: datetime | int | None = None,
+        **at: Unpack[At],
     ) -> DataFrame:
         """A view as a Spark DataFrame with true column names. Raises FrescoError as `read`."""
         from streaming.warehouse import spark_read
 
         name = self._known(view)
-        state = self._state(self._catalog.groups[name], epoch, transaction, time)
+        state, _ = self._state([name], at)
         return spark_read.frame(spark, state, self._catalog.views[name])
 
     def register(
         self,
         spark: SparkSession,
         views: Sequence[str] | None = None,
-        epoch: int | None = None,
-        transaction: int | None = None,
-        time: datetime | int | None = None,
+        **at: Unpack[At],
     ) -> int:
         """Make temporary views of one group's views, all at one state; returns its number.
 
@@ -225,9 +235,9 @@ class Warehouse:
         from streaming.warehouse import spark_read
 
         names = self.views() if views is None else [self._known(view) for view in views]
-        state = self._state(self._one_group(names), epoch, transaction, time)
-        for name in names:
-            frame = spark_read.frame(spark, state, self._catalog.views[name])
+        state, _ = self._state(names, at)
+        frames = {name: spark_read.frame(spark, state, self._catalog.views[name]) for name in names}
+        for name, frame in frames.items():
             frame.createOrReplaceTempView(f"`{name}`" if not name.isidentifier() else name)
         return state.number
 
@@ -238,6 +248,14 @@ class Warehouse:
         alike = [name for name in views if name.casefold() == view.casefold()]
         if len(alike) == 1:
             return alike[0]
+        if (last := self._catalog.dropped.get(view)) is not None:
+            raise FrescoError(
+                "READ_VIEW_DROPPED",
+                f"the view was dropped after transaction {last}; what it held before went with it",
+                where=f"view {view}",
+                todo=f"read one of {', '.join(sorted(views))}, or add it again: `fresco view add FILE`"
+                " (its states begin where it joins)",
+            )
         raise _unknown("READ_UNKNOWN_VIEW", "view", view, views)
 
     def _one_group(self, names: Sequence[str]) -> str:
@@ -252,22 +270,11 @@ class Warehouse:
             )
         return groups[0]
 
-    def _state(
-        self,
-        group: str,
-        epoch: int | None,
-        transaction: int | None,
-        time: datetime | int | None,
-    ) -> State:
-        if sum(one is not None for one in (epoch, transaction, time)) > 1:
-            raise FrescoError("READ_AT", "give at most one of epoch, transaction and time")
-        if epoch is not None:
-            return snapshot.at_epoch(self._place, group, epoch)
-        if time is not None:
-            transaction = number_at(self._place, group, time)
-        if transaction is not None:
-            return snapshot.at_transaction(self._place, group, transaction)
-        return snapshot.at_latest(self._place, group)
+    def _state(self, names: Sequence[str], at: At) -> tuple[State, dict[str, int]]:
+        """The state that views of one group are read at, and those that stand still below it."""
+        state = state_at(self._place, self._one_group(names), at)
+        views = [self._catalog.views[name] for name in names]
+        return state, standing_still(state, views, at.get("suspended_as_of", False))
 
     def _table(self, state: State, name: str, expanded: bool) -> pa.Table:
         view = self._catalog.views[name]
@@ -287,8 +294,8 @@ def _metadata(state: State, view: ViewTable) -> dict[str, str]:
         "fresco.number": str(state.number),
         "fresco.version": str(state.table.version),
     }
-    if view.name in state.epoch.suspended:
-        facts["fresco.suspended_after"] = str(state.epoch.suspended[view.name])
+    if (after := state.behind(view.name)) is not None:
+        facts["fresco.suspended_after"] = str(after)
     return facts
 
 

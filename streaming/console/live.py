@@ -46,12 +46,12 @@ class LiveBoard:
         """Look at every state published since the last look; False before there is one."""
         warehouse = Warehouse(self._path)
         try:
-            newest = warehouse.snapshot(warehouse.views())
+            newest = warehouse.snapshot(warehouse.views(), suspended_as_of=True)
         except (FrescoError, OSError):
             return False
         seen = self._epoch.epoch if self._epoch else newest.epoch.epoch - 1
         for epoch in range(seen + 1, newest.epoch.epoch):
-            self._judge(warehouse.snapshot(sorted(_SUMS), epoch=epoch))
+            self._judge(warehouse.snapshot(sorted(_SUMS), epoch=epoch, suspended_as_of=True))
         if newest.epoch.epoch > seen:
             self._judge(newest)
             self._rows = {view: table.num_rows for view, table in newest.tables.items()}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import pyarrow as pa
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -47,6 +49,23 @@ def reported(as_json: bool = False) -> Any:
     except FrescoError as error:
         print_error(error, as_json)
         raise typer.Exit(1) from error
+
+
+def print_rows(rows: pa.Table, told: Mapping[str, Any]) -> None:
+    """An answer for programs: one JSON object a row, each with what is `told` beside its columns.
+
+    Raises:
+        FrescoError: READ_SQL, two of the names are the same, so an object would hold one of them.
+    """
+    names = [*rows.column_names, *told]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise FrescoError(
+            "READ_SQL",
+            f"two columns of the answer have the name {twice[0]}",
+            todo="give each column a name of its own with AS",
+        )
+    for row in rows.to_pylist():
+        print(json.dumps({**row, **told}, default=str))
 
 
 def warehouse_of(config: Path | None, warehouse: Path | None) -> Path:

@@ -99,7 +99,9 @@ class GroupProof:
         recomputed = Recomputed(
             self._engine, name, f"__v{at}", schema, spec["sql"], self._relations
         )
-        changes = History(self._engine, f"__v{at}", schema, self._warehouse.changes(name))
+        changes = History(
+            self._engine, f"__v{at}", schema, self._warehouse.changes(name, suspended_as_of=True)
+        )
         if (below := changes.below_zero()) is not None:
             number, row, count = below
             self.problems.append(

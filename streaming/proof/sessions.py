@@ -42,7 +42,7 @@ def judge_sessions(
     names = [name for name in warehouse.views() if warehouse.spec(name)["group"] == group]
     for at, name in enumerate(names):
         schema = tuple(Column(one["name"], one["type"]) for one in warehouse.spec(name)["schema"])
-        history = History(engine, f"__s{at}", schema, warehouse.changes(name))
+        history = History(engine, f"__s{at}", schema, warehouse.changes(name, suspended_as_of=True))
         lines.append(_judged(engine, path, group, ViewTable(name, schema), history, epochs))
     seen = min((line.epochs for line in lines), default=0)
     wrong = [line for line in lines if not line.holds]

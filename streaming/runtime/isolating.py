@@ -246,6 +246,7 @@ class IsolatedStage:
             "committed_ms": self._read_ms,
             "positions": self._positions,
             "suspended": self.absent.told,
+            "causes": {view: note["error"] for view, note in self.absent.suspended.items()},
             "changes": {view: rows.model_dump(mode="json") for view, rows in changes.items()},
         }
 
@@ -286,6 +287,7 @@ class IsolatedStage:
             generation=manifest.generation,
             complete=False,
             sessions=True,
+            causes=writes.get("causes", {}),
         )
         done = self.writer.commit(changes, epoch)
         self._metrics.commits.labels(group).inc()

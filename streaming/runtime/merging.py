@@ -27,7 +27,7 @@ from streaming.merge.batching import BatchedTransaction
 from streaming.merge.by_blocks import BlockMerge
 from streaming.merge.machine import MergeMachine
 from streaming.merge.routing import RoutedMerge
-from streaming.messages import Rel, Rows, Updates, ViewChange
+from streaming.messages import Rel, Rows, Suspend, Updates, ViewChange
 from streaming.metrics import Metrics
 from streaming.rows import unpack
 from streaming.runtime.inbox import Inbox
@@ -72,6 +72,8 @@ class MergeStage:
         self.writer, self._upkeep, self._metrics = writer, upkeep, metrics
         self._spark, self._root, self._regrouping = spark, root, regrouping
         self._inbox = Inbox()
+        self._causes: dict[str, dict[str, str]] = {}
+        """View -> why it was suspended last: for the commits, the machine needs no reasons."""
         self._tidied = time.monotonic()
         self.published = -1
         """Every action list up to it is in a commit that is durable."""
@@ -80,6 +82,7 @@ class MergeStage:
         """A fresh machine with the manifest's state."""
         self._take(self._make())
         self._inbox = Inbox(snapshot["inbox"] if snapshot else None)
+        self._causes = dict((snapshot or {}).get("causes", {}))
         if self._regrouping is not None:
             self._regrouping.restore((snapshot or {}).get("views"))
         if snapshot:
@@ -99,10 +102,13 @@ class MergeStage:
         for message in sorted(messages, key=lambda one: not isinstance(one, Rel | ViewChange)):
             if not isinstance(message, Updates):
                 self._heard.handle(message)
+            if isinstance(message, Suspend):
+                self._causes[message.view] = message.error
         batches = []
         while (batch := self.machine.take_batch(int(time.time() * 1000))) is not None:
             changed = self._regrouping.describe(batch) if self._regrouping else {}
-            batches.append({**_describe(batch), **changed})
+            causes = {view: self._causes.get(view, {}) for view, _ in batch.suspended}
+            batches.append({**_describe(batch), "causes": causes, **changed})
         if not records.num_rows and not batches:
             return None
         for colour, cells in self.machine.cells_by_colour().items():
@@ -111,6 +117,7 @@ class MergeStage:
             "inbox": self._inbox.snapshot(),
             "machine": self._heard.snapshot(),
             "published": self.published,
+            "causes": self._causes,
         }
         if self._regrouping is not None:
             snapshot["views"] = self._regrouping.snapshot()
@@ -191,6 +198,7 @@ class MergeStage:
             released=tuple(batch["released"]),
             complete=self.machine.algorithm == "spa",
             views=batch.get("views", {}),
+            causes={view: error for view, error in batch.get("causes", {}).items() if error},
         )
 
 

@@ -81,7 +81,7 @@ class Regrouping:
         """Let catalog and requests say what has been committed; all batches taken are."""
         if self._settled != self.shown:
             with catalog_held(self._warehouse):
-                self._settle_views()
+                self._settle_views(machine.dropped)
             self._settled = dict(self.shown)
         for request in self._requests.open():
             cut = (self._requests.told(request.number, "announced") or {}).get("cut")
@@ -95,11 +95,11 @@ class Regrouping:
             ):
                 self._end_unseen(request)
 
-    def _settle_views(self) -> None:
+    def _settle_views(self, dropped: Mapping[str, int]) -> None:
         stored = catalog = load_catalog(self._warehouse)
         for view in catalog.groups.get(self._group, ()):
             if view not in self.shown:
-                catalog = catalog.without_view(view)
+                catalog = catalog.without_view(view, dropped.get(view))
                 self._writer.forget_view(view)
         for view, since in self.shown.items():
             joined = catalog.joined.get(view)

@@ -5,7 +5,7 @@ Readers open a warehouse by its path alone, so they read the file and import not
 pipeline.
 
     {"views": [{"name", "group", "schema": [{"name", "type"}], "key": [0], "sql", ...}],
-     "relations": [{"name", "schema": [...], "key": [...]}]}
+     "relations": [{"name", "schema": [...], "key": [...]}], "dropped": {name: number}}
 """
 
 from __future__ import annotations
@@ -25,12 +25,17 @@ PATH = "_catalog/views.json"
 
 @dataclass(frozen=True)
 class Described:
-    """A warehouse's views (with their groups and whole catalog entries) and relations, by name."""
+    """A warehouse's views (with their groups and whole catalog entries) and relations, by name.
+
+    Attributes:
+        dropped: view -> the number after which it left, of those that have.
+    """
 
     views: Mapping[str, ViewTable]
     groups: Mapping[str, str]
     entries: Mapping[str, Mapping[str, Any]]
     relations: Mapping[str, Relation]
+    dropped: Mapping[str, int]
 
 
 def read_catalog(warehouse: Place) -> Described:
@@ -79,7 +84,7 @@ def described(value: Mapping[str, Any]) -> Described:
         )
         for entry in _listed(value.get("relations", ()))
     }
-    return Described(views, groups, entries, relations)
+    return Described(views, groups, entries, relations, dict(value.get("dropped", {})))
 
 
 def _listed(value: Any) -> list[Mapping[str, Any]]:

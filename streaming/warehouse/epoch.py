@@ -30,6 +30,7 @@ class Epoch:
         written_ms: when the writer wrote it, milliseconds since 1970.
         positions: position reached in each source.
         suspended: view -> its last good number.
+        causes: suspended view -> the error that suspended it: code, what, where and todo.
         views: view -> the number at which it joined, of those whose rows the table holds; {} in a
             commit that does not say.
         generation: the service start that wrote it.
@@ -55,6 +56,7 @@ class Epoch:
     complete: bool = True
     sessions: bool = False
     views: Mapping[str, int] = field(default_factory=dict)
+    causes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def shows(self, view: str, since: int) -> bool:
         """Whether the table holds the rows of the view that joined at `since`."""

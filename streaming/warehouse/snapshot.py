@@ -47,6 +47,7 @@ class State:
         epoch: of the base version.
         number: the state is the one after this transaction.
         exact: the base version is that state; no changes are needed.
+        newest: the group's newest epoch: what it says of suspended views holds for every state.
         changes: the changelog, when they are.
     """
 
@@ -54,7 +55,19 @@ class State:
     epoch: Epoch
     number: int
     exact: bool
+    newest: Epoch
     changes: Table | None = None
+
+    def behind(self, view: str) -> int | None:
+        """The last good number of a view that this state shows as of then; None of all others."""
+        after = self.newest.suspended.get(view, self.highest)
+        return after if after < self.highest else None
+
+    @property
+    def highest(self) -> int:
+        """The highest number that the state reflects; rows that have overtaken are among them."""
+        covered = self.epoch.covered
+        return covered[-1][1] if self.exact and covered else self.number
 
     def shows(self, view: ViewTable) -> bool:
         """Whether the base holds the view's rows; if not, all of it is in the changelog.
@@ -68,7 +81,8 @@ class State:
                 f"the view joined its group at transaction {view.since}, and this is the state after "
                 f"{self.number} (epoch {self.epoch.epoch})",
                 where=view.name,
-                todo="read it at a later state; `fresco view list` shows since when each view is there",
+                todo=f"read it at transaction {view.since} or later; `fresco view list` shows since when "
+                "each view is there",
             )
         return shown
 
@@ -100,13 +114,13 @@ class State:
         return found.append_column(MULTIPLICITY, net.column("plus"))
 
 
-def last_change(epoch: Epoch, view: str, number: int) -> int:
-    """The highest number up to `number` under which the epoch knows changes of the view.
+def last_change(newest: Epoch, view: str, number: int) -> int:
+    """The highest number up to `number` under which there are changes of the view.
 
     A suspended view that is just joining again has changes under a number that the epoch covers, and
     that belong to the next one.
     """
-    return min(number, epoch.suspended.get(view, number))
+    return min(number, newest.suspended.get(view, number))
 
 
 def _adjustments(changes: Table, view: ViewTable, state: State, shown: bool) -> pa.Table:
@@ -114,7 +128,7 @@ def _adjustments(changes: Table, view: ViewTable, state: State, shown: bool) -> 
     number, covered = state.number, state.epoch.covered if shown else ()
     highest = covered[-1][1] if covered else -1
     lowest = covered[0][1] if covered and covered[0][0] <= 0 else -1
-    upto = last_change(state.epoch, view.name, max(highest, number))
+    upto = last_change(state.newest, view.name, max(highest, number))
     found = read_changes(changes, view, min(lowest, number), upto)
     forward = within(within(found, ((0, number),)), covered, inside=False)
     backward = within(within(found, ((number + 1, max(highest, number + 1)),)), covered)
@@ -171,7 +185,7 @@ def open_group(warehouse: Place, group: str, version: int | None = None) -> tupl
 def at_latest(warehouse: Place, group: str) -> State:
     """The newest epoch."""
     table, epoch = open_group(warehouse, group)
-    return State(table, epoch, epoch.frontier, True)
+    return State(table, epoch, epoch.frontier, True, epoch)
 
 
 def at_epoch(warehouse: Place, group: str, number: int) -> State:
@@ -189,7 +203,7 @@ def at_epoch(warehouse: Place, group: str, number: int) -> State:
     opened = _at_version(table, found)
     if opened is None:
         raise expired(table.place, f"files of epoch {number} are gone")
-    return State(opened, found.epoch, found.epoch.frontier, True)
+    return State(opened, found.epoch, found.epoch.frontier, True, newest)
 
 
 def at_transaction(warehouse: Place, group: str, number: int) -> State:
@@ -210,7 +224,7 @@ def at_transaction(warehouse: Place, group: str, number: int) -> State:
             todo="wait until the frontier has reached it",
         )
     if number == newest.frontier and newest.is_prefix:
-        return State(table, newest, number, True)
+        return State(table, newest, number, True, newest)
     log = EpochLog(table.place, table.version)
     before = log.last_where(lambda one: one.frontier <= number)
     exact = before is not None and before.epoch.frontier == number and before.epoch.is_prefix
@@ -228,11 +242,11 @@ def at_transaction(warehouse: Place, group: str, number: int) -> State:
     alone = base is not None and exact and not any(newest.views.values())
     changes = None if alone else Table.open(warehouse.below(f"{group}_changes"), "view")
     if base is not None and before is not None:
-        return State(base, before.epoch, number, exact, changes)
+        return State(base, before.epoch, number, exact, newest, changes)
     kept = int((changes.handle.metadata().configuration if changes else {}).get(KEPT_FROM, 0))
     if changes is None or number + 1 < kept:
         raise expired(table.place, f"changes after transaction {number} have been dropped")
-    return State(table, newest, number, False, changes)
+    return State(table, newest, number, False, newest, changes)
 
 
 def _at_version(table: Table, found: Versioned) -> Table | None:

@@ -55,7 +55,7 @@ def _adjusted(
     spark: SparkSession, rows: DataFrame, state: State, changes: Table, view: ViewTable
 ) -> DataFrame:
     number = F.col("number")
-    known = last_change(state.epoch, view.name, 1 << 62)
+    known = last_change(state.newest, view.name, 1 << 62)
     covered = _inside(number, state.epoch.covered if state.shows(view) else ())
     forward = (number <= state.number) & ~covered
     backward = (number > state.number) & covered

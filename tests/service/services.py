@@ -214,8 +214,8 @@ class Pipeline:
         return found[-1] if found else None
 
     def rows(self, view: str) -> list[tuple[Any, ...]]:
-        """A view's rows at the newest epoch, sorted."""
-        table = Warehouse(self.warehouse).read(view)
+        """A view's rows at the newest epoch, sorted; a suspended one's as of its last good number."""
+        table = Warehouse(self.warehouse).read(view, suspended_as_of=True)
         return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
     def reflects(self, marker: Marker) -> Callable[[], bool]:

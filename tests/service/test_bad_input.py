@@ -199,7 +199,7 @@ def test_an_undecodable_record_suspends_the_views_over_its_relation_only(
     newest = world.pipeline.newest()
     assert newest is not None and newest.suspended[f"{table}_rows"] < newest.frontier
     assert world.rows(f"{table}_rows") == [(1, 1.0)]
-    read = Warehouse(world.pipeline.warehouse).read(f"{table}_rows")
+    read = Warehouse(world.pipeline.warehouse).read(f"{table}_rows", suspended_as_of=True)
     assert b"fresco.suspended_after" in (read.schema.metadata or {})
     assert world.metric(f'fresco_bad_records_total{{topic="{topic}"}}') == 1
     assert world.metric(f'fresco_view_suspended{{view="{table}_rows"}}') == 1

@@ -170,7 +170,7 @@ def test_every_state_of_every_view_is_complete_after_any_crash(
 
 
 def rows_of(folder: Path, view: str) -> list[Mapping[str, Any]]:
-    return Warehouse(folder).read(view).to_pylist()
+    return Warehouse(folder).read(view, suspended_as_of=True).to_pylist()
 
 
 def test_a_truncate_passes_and_a_damaged_record_stops_the_view_and_all_over_it(

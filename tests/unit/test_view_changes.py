@@ -41,7 +41,7 @@ def driver(shop: Shop) -> Iterator[Driver]:
 
 
 def rows(shop: Shop, view: str, **at: int) -> list[tuple[Any, ...]]:
-    table = Warehouse(shop.warehouse).read(view, **at)
+    table = Warehouse(shop.warehouse).read(view, **at, suspended_as_of=True)
     return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
@@ -71,6 +71,8 @@ def test_a_dropped_view_leaves_in_one_commit_and_the_others_go_on(
     driver.settle()
     assert names(shop) == ["entries"]
     assert (shop.views / "totals.sql.dropped").exists()
+    with pytest.raises(FrescoError, match=r"READ_VIEW_DROPPED.*after transaction"):
+        rows(shop, "totals", transaction=0)
     after = Warehouse(shop.warehouse).epochs("shop")[-1]
     assert dict(before.views) == {"entries": 0, "totals": 0} and dict(after.views) == {"entries": 0}
     assert len(rows(shop, "entries")) == 7

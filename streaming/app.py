@@ -35,14 +35,20 @@ def serve(
         FrescoError: what keeps the pipeline from running.
     """
     from streaming.config import load_config
-    from streaming.runtime.service import Service
 
+    settings = load_config(config)
     jars = None
     if local_jars:
         from streaming.embedded.jars import spark_jars
 
         jars = [str(jar) for jar in spark_jars()]
-    service = Service(load_config(config), jars=jars, roles=roles, metrics_port=metrics_port)
+    from streaming.runtime.session import StartingSession
+
+    session = StartingSession(settings, jars=jars)
+    # The JVM starts while the service's own modules load: a second and more.
+    from streaming.runtime.service import Service
+
+    service = Service(settings, session=session, roles=roles, metrics_port=metrics_port)
     on_stop(service.request_stop)
     service.run()
 

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pyspark.sql import SparkSession
-
 from streaming.algebra.duck import DuckEvaluator
 from streaming.algebra.evaluator import Evaluator, Limits, choose
 from streaming.algebra.spark import SparkEvaluator
 from streaming.algebra.tree import Tree, relations
 from streaming.messages import Updates
+from streaming.runtime.session import Session
 from streaming.viewmanagers.replica import ReplicaManager
 
 Kind = Literal["duckdb", "spark"]
@@ -24,11 +23,12 @@ class Evaluators:
     """The two evaluators of one view, and the choice between them before each batch.
 
     Args:
+        spark: the session, which is waited for only where it is used.
         folder: where Spark keeps the state; a path that the executors see, for this view alone.
         limits: rows of state and batch that may be in the driver.
     """
 
-    def __init__(self, tree: Tree, spark: SparkSession, folder: Path, limits: Limits) -> None:
+    def __init__(self, tree: Tree, spark: Session, folder: Path, limits: Limits) -> None:
         self._tree, self._spark = tree, spark
         self._folder, self._limits = folder, limits
         self._kind: Kind = "duckdb"
@@ -60,5 +60,5 @@ class Evaluators:
 
     def _make(self, kind: Kind) -> Evaluator:
         if kind == "spark":
-            return SparkEvaluator(self._tree, self._spark, self._folder / "state")
+            return SparkEvaluator(self._tree, self._spark(), self._folder / "state")
         return DuckEvaluator(self._tree)

@@ -6,6 +6,7 @@ are few (about one per batch) and small. What comes out of them goes through an 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -43,7 +44,7 @@ class Topics:
 
 
 class Broker:
-    """Administration: topics made and checked before a service starts."""
+    """Administration: topics made and checked before a service starts; from any thread."""
 
     def __init__(self, config: Config) -> None:
         """Connect.
@@ -52,6 +53,7 @@ class Broker:
             FrescoError: KAFKA_UNREACHABLE, CONFIG_VALUE.
         """
         self.config = config
+        self._lock = threading.RLock()  # a consumer serves a thread at a time
         try:
             self._admin = KafkaAdminClient(**client_options(config))
             self._consumer = KafkaConsumer(**client_options(config))
@@ -119,11 +121,13 @@ class Broker:
         Raises:
             kafka.errors.KafkaError: no answer has come within `REACHED_MS`.
         """
-        self._consumer.end_offsets(self.partitions(topics)[:1], timeout_ms=REACHED_MS)
+        with self._lock:
+            self._consumer.end_offsets(self.partitions(topics)[:1], timeout_ms=REACHED_MS)
 
     def ends(self, names: Iterable[str]) -> dict[str, int]:
         """The next offset of each partition, by "topic:partition"."""
-        ends = self._consumer.end_offsets(self.partitions(names))
+        with self._lock:
+            ends = self._consumer.end_offsets(self.partitions(names))
         return {f"{one.topic}:{one.partition}": end for one, end in ends.items()}
 
     def claim(self, own: Sequence[str]) -> None:
@@ -137,7 +141,8 @@ class Broker:
                 that this one's will have: it would be taken for theirs.
         """
         self.create(own, own=True)
-        ends = self._consumer.end_offsets(self.partitions(own))
+        with self._lock:
+            ends = self._consumer.end_offsets(self.partitions(own))
         used = sorted({partition.topic for partition, end in ends.items() if end > 0})
         if used and not any((self.config.warehouse / "_state").glob("*/manifests/[0-9]*.json")):
             raise FrescoError(
@@ -150,18 +155,27 @@ class Broker:
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Every partition of the topics."""
-        return [
-            TopicPartition(topic, number)
-            for topic in sorted(topics)
-            for number in sorted(self._consumer.partitions_for_topic(topic) or ())
-        ]
+        with self._lock:
+            return [
+                TopicPartition(topic, number)
+                for topic in sorted(topics)
+                for number in sorted(self._consumer.partitions_for_topic(topic) or ())
+            ]
+
+    def _bounds(
+        self, topics: Iterable[str]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """The first offset and the next one of every partition."""
+        with self._lock:
+            partitions = self.partitions(topics)
+            earliest = self._consumer.beginning_offsets(partitions)
+            return earliest, self._consumer.end_offsets(partitions)
 
     def lags(self, topics: Iterable[str], consumed: Mapping[str, int]) -> dict[str, int]:
         """Records in each topic that are not consumed yet."""
-        partitions = self.partitions(topics)
-        earliest = self._consumer.beginning_offsets(partitions)
+        earliest, latest = self._bounds(topics)
         lags = dict.fromkeys(topics, 0)
-        for partition, end in self._consumer.end_offsets(partitions).items():
+        for partition, end in latest.items():
             key = f"{partition.topic}:{partition.partition}"
             lags[partition.topic] += end - consumed.get(key, earliest[partition])
         return lags
@@ -174,11 +188,9 @@ class Broker:
         Raises:
             FrescoError: KAFKA_EXPIRED when a record not consumed yet has been deleted.
         """
-        partitions = self.partitions(topics)
-        earliest = self._consumer.beginning_offsets(partitions)
-        latest = self._consumer.end_offsets(partitions)
+        earliest, latest = self._bounds(topics)
         starting: dict[str, dict[str, int]] = {}
-        for partition in partitions:
+        for partition in latest:
             key = f"{partition.topic}:{partition.partition}"
             following = consumed.get(key)
             if following is not None and not earliest[partition] <= following <= latest[partition]:

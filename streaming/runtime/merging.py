@@ -39,7 +39,7 @@ from streaming.warehouse.upkeep import Upkeep
 from streaming.warehouse.writer import GroupWriter
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from streaming.runtime.session import Session
 
 UPKEEP_SECONDS = 0.3
 """Time for upkeep after a commit, at most once in `UPKEEP_EVERY` seconds."""
@@ -55,7 +55,7 @@ class MergeStage:
         writer: GroupWriter,
         upkeep: Upkeep,
         metrics: Metrics,
-        spark: SparkSession | None,
+        spark: Session | None,
         root: Path,
         regrouping: Regrouping | None = None,
         *,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from streaming.config import Config
@@ -24,12 +25,13 @@ from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.joining import JoiningStage
 from streaming.runtime.kafka import Broker, Publisher, Topics
 from streaming.runtime.members import Members, settle_catalog
+from streaming.runtime.merging import MergeStage
 from streaming.runtime.plan import Pipeline, plan_pipeline
 from streaming.runtime.pulse import NOTHING, Pulse
 from streaming.runtime.queries import Running, StageQuery, start_query
 from streaming.runtime.restarts import Restarts
 from streaming.runtime.returning import ReturningStage
-from streaming.runtime.session import spark_session
+from streaming.runtime.session import StartingSession
 from streaming.runtime.sessionstart import only_sessions, start_sessions
 from streaming.runtime.stages import build_stages, check_roles
 from streaming.runtime.stageset import ManagerStage
@@ -39,6 +41,8 @@ from streaming.runtime.viewchanges import role_of
 log = logging.getLogger("fresco")
 
 TICK_SECONDS = 1.0
+START_THREADS = 4
+"""Stages that are started at a time."""
 
 
 class Service:
@@ -46,7 +50,8 @@ class Service:
 
     Args:
         config: the pipeline.
-        jars: local jar files for Spark; None under spark-submit.
+        session: Spark's, which may have begun to start; one of its own without.
+        jars: local jar files for a session of its own; None under spark-submit.
         roles: `integrator`, `view:<name>`, `merge:<group>`: the stages to run here; () for all.
         metrics_port: where /metrics answers, in place of the configured port.
     """
@@ -55,6 +60,7 @@ class Service:
         self,
         config: Config,
         *,
+        session: StartingSession | None = None,
         jars: list[str] | None = None,
         roles: Sequence[str] = (),
         metrics_port: int | None = None,
@@ -62,6 +68,7 @@ class Service:
         self.config = config
         self.roles = tuple(dict.fromkeys(roles))
         self.metrics = Metrics()
+        self._session = session
         self._jars = jars
         self._port = config.metrics.port if metrics_port is None else metrics_port
         self._stopping = threading.Event()
@@ -120,6 +127,8 @@ class Service:
 
     def _start(self) -> None:
         config = self.config
+        self._spark = self._session or StartingSession(config, jars=self._jars)
+        self._closers.append(self._spark.stop)
         config.warehouse.mkdir(parents=True, exist_ok=True)
         pipeline = plan_pipeline(config)
         check_roles(pipeline, self.roles)
@@ -142,8 +151,6 @@ class Service:
         self._closers += [loop.stop for loop in loops]
         if not over_kafka:
             return
-        self._spark = spark_session(config, jars=self._jars)
-        self._closers.append(self._spark.stop)
         self._publisher = Publisher(config)
         self._closers.append(self._publisher.close)
         self._stages = build_stages(
@@ -160,20 +167,24 @@ class Service:
             self._broker.claim(topics.of_group(group))
 
     def _start_stages(self, pipeline: Pipeline, topics: Topics) -> None:
-        """Consumers first, so that nothing waits for them."""
-        for group, stage in self._stages.merges.items():
-            self._run_stage(stage, (topics.rel(group), topics.actions(group)), True)
-            if self.config.holds_back:
-                self._give_pulse(stage)
-        for view in self._stages.views:
-            self._run_view(view)
+        """Side by side; their states are restored while Spark's JVM still starts."""
+        reads: list[tuple[Stage, tuple[str, ...], bool]] = [
+            (stage, (topics.rel(group), topics.actions(group)), True)
+            for group, stage in self._stages.merges.items()
+        ]
+        reads += [(view, view.topics(topics), True) for view in self._stages.views]
         if (integrator := self._stages.integrator) is not None:
-            self._run_stage(integrator, tuple(sorted(pipeline.source_topics)), False)
+            reads.append((integrator, tuple(sorted(pipeline.source_topics)), False))
+        with ThreadPoolExecutor(START_THREADS, "start") as pool:
+            steppers = list(pool.map(self._restored, [stage for stage, _, _ in reads]))
+            list(pool.map(self._run_stage, steppers, *zip(*reads, strict=True)))
+        for stage, _, _ in reads:
+            self._give_pulse(stage)
 
     def _run_view(self, view: ManagerStage) -> None:
-        self._run_stage(view, view.topics(Topics(self.config.pipeline)), True)
-        if isinstance(view, AskingStage | JoiningStage | BrokenStage):
-            self._give_pulse(view)
+        topics = view.topics(Topics(self.config.pipeline))
+        self._run_stage(self._restored(view), view, topics, True)
+        self._give_pulse(view)
 
     def _begin(self, view: ManagerStage) -> None:
         """Run a stage more, which is none where it cannot begin."""
@@ -184,23 +195,36 @@ class Service:
             raise
 
     def _give_pulse(self, stage: Stage) -> None:
+        """Steps without messages, for a stage that waits for what no message brings."""
+        if not (
+            isinstance(stage, AskingStage | JoiningStage | BrokenStage)
+            or (isinstance(stage, MergeStage) and self.config.holds_back)
+        ):
+            return
         failed = partial(self._note_failure, stage.name)
         self._running[stage.name].pulse = Pulse(partial(self._stepper, stage.name), failed)
 
-    def _run_stage(self, stage: Stage, topics: tuple[str, ...], headers: bool) -> None:
-        query = self._query(stage, topics, headers)
+    def _run_stage(
+        self, stepper: Stepper, stage: Stage, topics: tuple[str, ...], headers: bool
+    ) -> None:
+        query = self._query(stepper, stage, topics, headers)
         self._running[stage.name] = Running(stage, topics, headers, query)
         log.info("stage %s runs", stage.name)
 
-    def _query(self, stage: Stage, topics: tuple[str, ...], headers: bool) -> StageQuery:
+    def _restored(self, stage: Stage) -> Stepper:
+        """A stage at its last manifest."""
         folder = self.config.warehouse / "_state" / stage.name.replace(":", "-") / "manifests"
-        stepper = Stepper(
+        return Stepper(
             self._stages.stepped(stage), ManifestStore(folder), self.fence, self._publisher
         )
+
+    def _query(
+        self, stepper: Stepper, stage: Stage, topics: tuple[str, ...], headers: bool
+    ) -> StageQuery:
         if isinstance(stage, JoiningStage | ReturningStage) and stepper.last is None:
             stage.begin = self._broker.ends(topics)
         return start_query(
-            self._spark,
+            self._spark(),
             self.config,
             self._broker,
             stepper,
@@ -307,7 +331,8 @@ class Service:
         """Start a stage again that has waited for it."""
         try:
             self._broker.reach(running.topics)
-            running.query = self._query(running.stage, running.topics, running.headers)
+            stepper = self._restored(running.stage)
+            running.query = self._query(stepper, running.stage, running.topics, running.headers)
         except FrescoError as fatal:
             self._error = fatal
         except Exception as again:

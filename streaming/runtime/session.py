@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
+from typing import Any, TypeAlias
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from streaming.config import Config
@@ -56,6 +60,76 @@ def spark_session(config: Config, *, jars: list[str] | None = None) -> SparkSess
     for key, value in session_properties(config.spark, jars).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+Session: TypeAlias = Callable[[], SparkSession]
+"""The session once it is needed; the call waits for its JVM."""
+
+
+class StartingSession:
+    """A session whose JVM starts while the caller goes on: half of a driver's start is its JVM's.
+
+    Begins at once, in a thread of its own. Call it to have the session; `stop` ends the JVM, also one
+    that nobody has waited for.
+    """
+
+    def __init__(self, config: Config, *, jars: list[str] | None = None) -> None:
+        self._properties = session_properties(config.spark, jars)
+        self._config, self._jars = config, jars
+        self._session: SparkSession | None = None
+        self._error: BaseException | None = None
+        self._lock, self._stopped = threading.Lock(), False
+        self._jvm: Any = None
+        self._thread = threading.Thread(target=self._start, name="spark-session", daemon=True)
+        self._thread.start()
+
+    def __call__(self) -> SparkSession:
+        """The session. Raises what kept it from starting."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        assert self._session is not None
+        return self._session
+
+    def _start(self) -> None:
+        try:
+            self._launch()
+            session = spark_session(self._config, jars=self._jars)
+        except BaseException as error:
+            self._error = error
+            if self._stopped:
+                SparkContext._gateway = SparkContext._jvm = None
+            return
+        with self._lock:
+            self._session = session
+            if self._stopped:
+                session.stop()
+
+    def _launch(self) -> None:
+        """Start the JVM, where this process has none yet."""
+        if SparkContext._gateway is not None:
+            return
+        conf = SparkConf(loadDefaults=False).setAll(list(self._properties.items()))
+        gateway = launch_gateway(conf)
+        with self._lock:
+            self._jvm = getattr(gateway, "proc", None)  # none that spark-submit has started
+            if self._stopped:
+                self._kill()
+                raise RuntimeError("the session was stopped before it was there")
+        SparkContext._ensure_initialized(gateway=gateway)
+
+    def _kill(self) -> None:
+        if self._jvm is not None:
+            self._jvm.kill()
+
+    def stop(self) -> None:
+        """End the session; one that is still starting is not waited for."""
+        with self._lock:
+            self._stopped = True
+            if self._session is not None:
+                self._session.stop()
+            else:
+                self._kill()
 
 
 def session_properties(given: Mapping[str, str], jars: list[str] | None) -> dict[str, str]:

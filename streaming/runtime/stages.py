@@ -9,8 +9,6 @@ import difflib
 from collections.abc import Callable, Collection
 from functools import partial
 
-from pyspark.sql import SparkSession
-
 from streaming.algebra.evaluator import Limits
 from streaming.algebra.expanded import expanded
 from streaming.config import Config
@@ -34,6 +32,7 @@ from streaming.runtime.plan import Pipeline
 from streaming.runtime.progress import Elsewhere
 from streaming.runtime.regrouping import Regrouping, table_of
 from streaming.runtime.returning import ReturningStage
+from streaming.runtime.session import Session
 from streaming.runtime.sessionstart import session_roles
 from streaming.runtime.stageset import ManagerStage, Stages
 from streaming.runtime.viewchanges import refused_routing
@@ -79,7 +78,7 @@ def build_stages(
     pipeline: Pipeline,
     topics: Topics,
     metrics: Metrics,
-    spark: SparkSession,
+    spark: Session,
     members: Members,
     roles: Collection[str] = (),
 ) -> Stages:
@@ -177,7 +176,7 @@ def _view_stage(
     member: Member,
     topics: Topics,
     metrics: Metrics,
-    spark: SparkSession,
+    spark: Session,
 ) -> ManagerStage:
     """The stage of a view's manager."""
     view, warehouse, group = pipeline.view(member.view), config.warehouse, member.group
@@ -228,7 +227,7 @@ def _merge_stage(
     pipeline: Pipeline,
     group: str,
     metrics: Metrics,
-    spark: SparkSession,
+    spark: Session,
     members: Members,
 ) -> MergeStage:
     """The merge of a group with its tables' writer."""

@@ -153,7 +153,7 @@ class GroupWriter:
         epoch: Epoch,
         *,
         drop: Sequence[str] = (),
-        spark: SparkSession | None = None,
+        spark: Callable[[], SparkSession] | None = None,
     ) -> Committed:
         """Commit one warehouse transaction; without changes it only moves the numbers on.
 
@@ -162,7 +162,7 @@ class GroupWriter:
             epoch: the metadata; its number must be the one after the last.
             drop: views whose rows leave the table in this commit; what `changes` has of such a view
                 is its new content.
-            spark: a session for changes that rewrite much.
+            spark: gives a session for changes that rewrite much.
         Raises:
             FrescoError: WAREHOUSE_NEGATIVE, WAREHOUSE_KEY, WAREHOUSE_SCHEMA, WAREHOUSE_FENCED,
                 WAREHOUSE_EPOCH (a gap), WAREHOUSE_CONFLICT; nothing became visible.
@@ -197,7 +197,7 @@ class GroupWriter:
         deltas: Mapping[str, pa.Table],
         epoch: Epoch,
         drop: Sequence[str],
-        spark: SparkSession | None,
+        spark: Callable[[], SparkSession] | None,
     ) -> Committed:
         self.state.refresh()
         self.changes.refresh()
@@ -207,7 +207,7 @@ class GroupWriter:
         plans = self._plan_and_append(deltas, epoch, drop)
         rewritten = sum(plan.size for plan in plans)
         if spark is not None and rewritten > self.options.spark_bytes:
-            self._merge_by_spark(spark, plans, epoch, drop)
+            self._merge_by_spark(spark(), plans, epoch, drop)
             writer = "spark"
         else:
             self._commit_state(plans, epoch, drop)

@@ -65,9 +65,9 @@ def written(folder: Path, spark: SparkSession | None) -> GroupWriter:
     epoch: Epoch | None = None
     for at, changes in enumerate(batches()):
         epoch = next_epoch(epoch, "g", ((2 * at - 1 if at else 0, 2 * at),), written_ms=at)
-        done = writer.commit(changes, epoch, spark=spark)
+        done = writer.commit(changes, epoch, spark=lambda: spark)
         assert done.writer == ("spark" if spark else "delta-rs") and not done.repeated
-        assert writer.commit(changes, epoch, spark=spark).repeated
+        assert writer.commit(changes, epoch, spark=lambda: spark).repeated
     write_catalog(folder, "g", VIEWS)
     return writer
 
@@ -107,7 +107,7 @@ def test_each_writer_goes_on_where_the_other_stopped(tmp_path: Path, spark: Spar
     epoch: Epoch | None = None
     for at, changes in enumerate(batches()):
         epoch = next_epoch(epoch, "g", ((2 * at - 1 if at else 0, 2 * at),), written_ms=at)
-        mixed.commit(changes, epoch, spark=spark if at % 2 else None)
+        mixed.commit(changes, epoch, spark=(lambda: spark) if at % 2 else None)
         Upkeep(mixed, options=UpkeepOptions(small_files=2)).run(60)
     assert content(mixed) == content(alone)
 

@@ -176,14 +176,13 @@ class Service:
         if (integrator := self._stages.integrator) is not None:
             reads.append((integrator, tuple(sorted(pipeline.source_topics)), False))
         with ThreadPoolExecutor(START_THREADS, "start") as pool:
-            steppers = list(pool.map(self._restored, [stage for stage, _, _ in reads]))
-            list(pool.map(self._run_stage, steppers, *zip(*reads, strict=True)))
+            steppers = pool.map(self._restored, [stage for stage, _, _ in reads])
+            list(pool.map(self._run_stage, *zip(*reads, strict=True), list(steppers)))
         for stage, _, _ in reads:
             self._give_pulse(stage)
 
     def _run_view(self, view: ManagerStage) -> None:
-        topics = view.topics(Topics(self.config.pipeline))
-        self._run_stage(self._restored(view), view, topics, True)
+        self._run_stage(view, view.topics(Topics(self.config.pipeline)), True)
         self._give_pulse(view)
 
     def _begin(self, view: ManagerStage) -> None:
@@ -205,9 +204,9 @@ class Service:
         self._running[stage.name].pulse = Pulse(partial(self._stepper, stage.name), failed)
 
     def _run_stage(
-        self, stepper: Stepper, stage: Stage, topics: tuple[str, ...], headers: bool
+        self, stage: Stage, topics: tuple[str, ...], headers: bool, stepper: Stepper | None = None
     ) -> None:
-        query = self._query(stepper, stage, topics, headers)
+        query = self._query(stage, topics, headers, stepper)
         self._running[stage.name] = Running(stage, topics, headers, query)
         log.info("stage %s runs", stage.name)
 
@@ -219,8 +218,9 @@ class Service:
         )
 
     def _query(
-        self, stepper: Stepper, stage: Stage, topics: tuple[str, ...], headers: bool
+        self, stage: Stage, topics: tuple[str, ...], headers: bool, stepper: Stepper | None = None
     ) -> StageQuery:
+        stepper = stepper or self._restored(stage)
         if isinstance(stage, JoiningStage | ReturningStage) and stepper.last is None:
             stage.begin = self._broker.ends(topics)
         return start_query(
@@ -331,8 +331,7 @@ class Service:
         """Start a stage again that has waited for it."""
         try:
             self._broker.reach(running.topics)
-            stepper = self._restored(running.stage)
-            running.query = self._query(stepper, running.stage, running.topics, running.headers)
+            running.query = self._query(running.stage, running.topics, running.headers)
         except FrescoError as fatal:
             self._error = fatal
         except Exception as again:

@@ -24,13 +24,30 @@ PACKAGES = (
 STACK = "-Xss8m"
 """Threads of streaming queries die of StackOverflowError with the default stack."""
 
+_LATE_C2 = " ".join(
+    f"-XX:Tier4{threshold}"
+    for threshold in (
+        "InvocationThreshold=50000",
+        "MinInvocationThreshold=6000",
+        "CompileThreshold=150000",
+        "BackEdgeThreshold=400000",
+    )
+)
+"""Ten times Java's own: with those its second compiler takes 4 of the 9 core-seconds of a start, which
+has both cores full; what runs for long is compiled all the same."""
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""For the stages' queries: a batch has few rows as a rule, and to generate, compile and load code for it
+takes a start 1 to 2 core-seconds. A new session of the application has Spark's own settings again."""
 _CHECKPOINT_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 _PROPERTIES = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.driver.extraJavaOptions": f"{STACK} -XX:+UseParallelGC",
+    "spark.driver.extraJavaOptions": f"{STACK} -XX:+UseParallelGC -Xms1g {_LATE_C2}",
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -51,7 +68,7 @@ _PROPERTIES = {
 
 
 def spark_session(config: Config, *, jars: list[str] | None = None) -> SparkSession:
-    """Start (or take, under spark-submit) the session.
+    """Start (or take, under spark-submit) the session of the stages' queries.
 
     Args:
         jars: local jar files; None when spark-submit or the cluster provides the packages.
@@ -59,7 +76,11 @@ def spark_session(config: Config, *, jars: list[str] | None = None) -> SparkSess
     builder = SparkSession.builder.appName(f"fresco-{config.pipeline}")
     for key, value in session_properties(config.spark, jars).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    for key, value in _INTERPRETED.items():
+        if key not in config.spark:
+            session.conf.set(key, value)
+    return session
 
 
 Session: TypeAlias = Callable[[], SparkSession]
@@ -133,14 +154,14 @@ class StartingSession:
 
 
 def session_properties(given: Mapping[str, str], jars: list[str] | None) -> dict[str, str]:
-    """Spark's properties: those given, and what measured best where nothing is said.
+    """Spark's properties: those given, and what measured best where nothing, or "", is said.
 
     Args:
         jars: as for `spark_session`.
     """
     cores = str(os.cpu_count() or 2)
     sized = {"spark.sql.shuffle.partitions": cores, "spark.driver.memory": "3g"}
-    properties = {**_PROPERTIES, **sized, **given}
+    properties = {**_PROPERTIES, **sized, **{key: value for key, value in given.items() if value}}
     if jars is None:
         return properties
     master = properties.setdefault("spark.master", f"local[{cores}]")

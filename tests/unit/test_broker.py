@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ def broker(held: dict[str, tuple[int, int]], warehouse: Path | str = "w") -> Bro
     made = Broker.__new__(Broker)
     made.config = config(warehouse)
     made._admin = made._consumer = Cluster(held)
+    made._lock = threading.RLock()
     return made
 
 

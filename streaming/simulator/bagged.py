@@ -1,26 +1,29 @@
-"""The evaluator of a replica manager in plain Python: recomputation at every number.
+"""The evaluator of a replica manager in plain Python: the view's delta plan over bags.
 
-It keeps the bags of the view's leaves and, at each number that changes one of them, evaluates the
-view anew; the delta is the difference. Slow for large relations and obviously right, so that what a
-history shows is the doing of the machines. A "table" here is a `Numbered` value with a row count.
+It does what the service's engines do: it keeps the bags of the view's leaves, makes a batch's signed rows
+of each leaf with their numbers, truncates expanded and every retraction checked, and evaluates once, for
+the whole batch, the plan that the delta rules give (`algebra.delta`), here as `bagplan` means it. Whoever
+judges a history knows no plan (`definition`). A "table" here is a `Numbered` value with a row count.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
 
-from streaming.algebra.bag import Bag, evaluate
-from streaming.algebra.delta import is_leaf, leaf_relation
+from streaming.algebra import bagplan, delta
+from streaming.algebra.bag import Bag, Row
+from streaming.algebra.delta import Plan, leaf_relation, leaves
 from streaming.algebra.evaluator import Batch, missing
 from streaming.algebra.numbered import Numbered, NumberedBags
-from streaming.algebra.tree import Aggregate, Join, Project, Scan, Select, Tree, Union
+from streaming.algebra.tree import Tree
 from streaming.messages import Rows
 from streaming.viewmanagers.base import Codec
+
+OPERATORS = NumberedBags()
 
 
 class NumberedTable(dict[Any, int]):
@@ -31,27 +34,26 @@ class NumberedTable(dict[Any, int]):
         return len(self)
 
 
+class Rules:
+    """A view's leaves, each with its relation, and its delta plans by what changes and begins."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.leaves = tuple((leaf, leaf_relation(leaf)) for leaf in leaves(tree))
+        self.plans: dict[tuple[frozenset[Tree], bool], Plan | None] = {}
+
+    def plan(self, changed: frozenset[Tree], initial: bool) -> Plan | None:
+        """See `delta.delta`; worked out once."""
+        key = (changed, initial)
+        if key not in self.plans:
+            self.plans[key] = delta.delta(self.tree, changed, initial)
+        return self.plans[key]
+
+
 @lru_cache(maxsize=256)
-def split(tree: Tree) -> tuple[dict[str, Tree], Tree]:
-    """The view's leaves by name, and the view over scans of those names."""
-    leaves: dict[str, Tree] = {}
-
-    def over(node: Tree) -> Tree:
-        if is_leaf(node):
-            name = f"@{len(leaves)}"
-            leaves[name] = node
-            return Scan(name, node.schema)
-        match node:
-            case Join():
-                return replace(node, left=over(node.left), right=over(node.right))
-            case Union():
-                return replace(node, children=tuple(over(child) for child in node.children))
-            case Select() | Project() | Aggregate():
-                return replace(node, child=over(node.child))
-        raise TypeError(f"{type(node).__name__} is not kept by a simulated replica")
-
-    top = over(tree)
-    return leaves, top
+def rules_of(tree: Tree) -> Rules:
+    """The rules of a view, for all managers of it."""
+    return Rules(tree)
 
 
 def codec(operators: NumberedBags) -> Codec:
@@ -72,55 +74,56 @@ class BagEvaluator:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.number: int | None = None
-        self._leaves, self._over_leaves = split(tree)
-        self._bags: dict[str, Bag] = {name: {} for name in self._leaves}
-        self._view: Bag = {}
-        self._proposed: tuple[int, dict[str, Bag], Bag] | None = None
+        self._rules = rules_of(tree)
+        self._bags: dict[Tree, Bag] = {leaf: {} for leaf, _ in self._rules.leaves}
+        self._proposed: tuple[int, dict[Tree, Bag]] | None = None
 
     def evaluate(self, batch: Batch) -> pa.Table:
-        bags = {name: dict(bag) for name, bag in self._bags.items()}
-        view = self._view
-        delta = NumberedTable()
-        rows = {relation: self._by_number(batch, relation) for relation in batch.relations}
-        numbers = {n for each in rows.values() for n in each} | {n for n, _ in batch.truncates}
-        if self.number is None:
-            numbers.add(batch.first)
-        for number in sorted(n for n in numbers if batch.first <= n <= batch.last):
-            for name, leaf in self._leaves.items():
-                relation = leaf_relation(leaf)
-                if (number, relation) in batch.truncates:
-                    bags[name].clear()
-                changed = rows.get(relation, {}).get(number, {})
-                self._apply(relation, bags[name], number, evaluate(leaf, {relation: changed}))
-            after = dict(evaluate(self._over_leaves, bags))
-            for row in {**view, **after}:
-                if count := after.get(row, 0) - view.get(row, 0):
-                    delta[number, row] = count
-            view = after
-        self._proposed = (batch.last, bags, view)
-        return cast(pa.Table, delta)
+        deltas: dict[Tree, Numbered] = {}
+        after = dict(self._bags)
+        changed = {*batch.relations, *(relation for _, relation in batch.truncates)}
+        for leaf, relation in self._rules.leaves:
+            if relation in changed:
+                rows, after[leaf] = self._leaf_delta(leaf, relation, batch)
+                if rows:
+                    deltas[leaf] = rows
+        initial = self.number is None
+        plan = self._rules.plan(frozenset(deltas), initial)
+        start = batch.first if initial else None
+        found = {} if plan is None else bagplan.evaluate(plan, deltas, self._bags, start)
+        self._proposed = (batch.last, after)
+        return cast(pa.Table, NumberedTable(found))
 
-    def _by_number(self, batch: Batch, relation: str) -> dict[int, Bag]:
-        found: dict[int, Bag] = {}
-        for piece in batch.relations[relation]:
-            for (number, row), count in cast(Numbered, piece).items():
-                of = found.setdefault(number, {})
-                of[row] = of.get(row, 0) + count
-        return found
-
-    def _apply(self, relation: str, bag: Bag, number: int, rows: Bag) -> None:
-        for row, count in rows.items():
-            total = bag.get(row, 0) + count
-            if total < 0:
-                raise missing(relation, number, row, total)
-            if total:
-                bag[row] = total
-            else:
-                bag.pop(row, None)
+    def _leaf_delta(self, leaf: Tree, relation: str, batch: Batch) -> tuple[Numbered, Bag]:
+        """The leaf's signed rows with their numbers, and its bag after the batch."""
+        pieces, truncates = batch.of(relation)
+        by_number: dict[int, list[tuple[Row, int]]] = {number: [] for number in truncates}
+        for piece in pieces:
+            rows = OPERATORS.evaluate(leaf, {relation: cast(Numbered, piece)})
+            for (number, row), count in rows.items():
+                by_number.setdefault(number, []).append((row, count))
+        found: Numbered = {}
+        bag = dict(self._bags[leaf])
+        for number in sorted(n for n in by_number if batch.first <= n <= batch.last):
+            net = [] if number not in truncates else [(row, -n) for row, n in bag.items()]
+            for row, count in (*net, *by_number[number]):
+                key = (number, row)
+                if total := found.get(key, 0) + count:
+                    found[key] = total
+                else:
+                    del found[key]
+                left = bag.get(row, 0) + count
+                if left < 0:
+                    raise missing(relation, number, row, left)
+                if left:
+                    bag[row] = left
+                else:
+                    del bag[row]
+        return found, bag
 
     def advance(self) -> None:
         assert self._proposed is not None
-        self.number, self._bags, self._view = self._proposed
+        self.number, self._bags = self._proposed
         self._proposed = None
 
     def discard(self) -> None:

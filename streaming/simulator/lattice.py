@@ -8,7 +8,7 @@ Local transactions give one coordinate per source; a global transaction is one e
 several coordinates at once. Global transactions whose conflicts at two sources contradict each other
 have no serial order; they are one element too.
 
-Nothing here is taken from the machines that are judged by it, except the evaluator for bags.
+Nothing here is taken from the machines that are judged by it: views are what `definition` says.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from streaming.algebra.bag import Bag, evaluate
+from streaming.algebra.bag import Bag
 from streaming.algebra.tree import Tree, relations
+from streaming.simulator.definition import defined
 from streaming.simulator.workload import WORLDS, Change, World, apply, touched
 
 Grain = Literal["event", "local", "global"]
@@ -143,7 +144,7 @@ class Lattice:
         found = self._evaluated.get(key)
         if found is None:
             rows: Mapping[str, Bag] = {name: self.relation(name, ideal) for name in names}
-            found = self._evaluated[key] = evaluate(self.trees[x], rows)
+            found = self._evaluated[key] = defined(self.trees[x], rows)
         return found
 
     def following(self, ideal: int) -> Iterator[int]:

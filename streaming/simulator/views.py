@@ -6,7 +6,8 @@ many to many), "bag" (none, rows repeat). Sources: x.r1, y.r2, z.r3, or fewer. `
 of its own, for the views open, moving and archived (PAPERS 1).
 
 Two sets have views over views, three deep, beside base views (ryco-pyco 3): "tower", a chain in which
-the top joins both views below it, and "diamond", in which two base views meet again.
+the top joins both views below it, and "diamond", in which two base views meet again. "operators" has what
+the modes that ask do not maintain: totals under a join, DISTINCT over UNION ALL, EXCEPT ALL, no keys.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ from streaming.algebra.tree import (
     Call,
     Col,
     Column,
+    Distinct,
     Join,
     Lit,
+    Monus,
     Project,
     Relation,
     Scan,
     Select,
     Tree,
+    Union,
 )
 
 TYPE = "bigint"
@@ -76,6 +80,7 @@ ViewSet = Literal[
     "tower",
     "diamond",
     "orders",
+    "operators",
 ]
 
 
@@ -122,6 +127,7 @@ def _views(view_set: ViewSet, sources: int) -> tuple[View, ...]:
         "each": lambda: (View("v1", r1), View("v2", r2), View("v3", r3)),
         "tower": lambda: _tower(r1, r2, r3),
         "diamond": lambda: _diamond(r1, r2, r3),
+        "operators": lambda: _operators(r1, r2, r3),
     }
     return made[view_set]()
 
@@ -148,7 +154,12 @@ def _replaced(tree: Tree, views: Mapping[str, Tree]) -> Tree:
         case Join():
             left, right = _replaced(tree.left, views), _replaced(tree.right, views)
             return replace(tree, left=left, right=right)
-        case Select() | Project() | Aggregate():
+        case Monus():
+            left, right = _replaced(tree.left, views), _replaced(tree.right, views)
+            return replace(tree, left=left, right=right)
+        case Union():
+            return replace(tree, children=tuple(_replaced(one, views) for one in tree.children))
+        case Select() | Project() | Aggregate() | Distinct():
             return replace(tree, child=_replaced(tree.child, views))
     raise TypeError(f"{type(tree).__name__} is in no view of the simulator")
 
@@ -166,6 +177,29 @@ def _diamond(r1: Scan, r2: Scan, r3: Scan) -> tuple[View, ...]:
     v1, v2 = View("v1", _two(r1, r2)), View("v2", r3)
     v3 = View("v3", _columns(_joined(_scan(v1), _scan(v2)), (0, 1, 4)))
     return v1, v2, v3, View("v4", _total(_scan(v3))), View("w", Select(r1, _equals(1, 1)))
+
+
+def _operators(r1: Scan, r2: Scan, r3: Scan) -> tuple[View, ...]:
+    """What is not linear, over joins, under them and over each other."""
+    b1, b2, c3 = _columns(r1, (1,)), _columns(r2, (0,)), _columns(r3, (0,))
+    by_b = _sums(r2, (0,))
+    below_join = _columns(Join(r1, by_b, ((1, 0),), None), (0, 3, 4))
+    values = Distinct(Union((b1, b2, c3)))
+    met = Join(Distinct(b2), Monus(b1, c3), ((0, 0),), None)
+    return (
+        View("totals", _sums(_two(r1, r2), ())),
+        View("joined", below_join),
+        View("values", values),
+        View("more", _columns(met, (0,))),
+        View("groups", _total(Distinct(_columns(_joined(r2, r3), (0, 3))))),
+    )
+
+
+def _sums(tree: Tree, keys: tuple[int, ...]) -> Tree:
+    last = len(tree.schema) - 1
+    found = (Aggregation("count_all", None, TYPE), Aggregation("sum", last, TYPE))
+    schema = (*(tree.schema[k] for k in keys), Column("n", TYPE), Column("s", TYPE))
+    return Aggregate(tree, keys, found, schema)
 
 
 def _scan(view: View) -> Scan:

@@ -12,29 +12,38 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streaming.console.terminal import Terminal
+    from streaming.errors import FrescoError
+    from streaming.runtime.service import Service
+
+log = logging.getLogger("fresco")
 
 
 def serve(
     config: Path,
     *,
     local_jars: bool,
-    on_stop: Callable[[Callable[[], None]], None],
     roles: Sequence[str] = (),
     metrics_port: int | None = None,
-) -> None:
-    """Run a pipeline, or its stages of some roles, until it is told to stop.
+    log_file: Path | None = None,
+) -> int:
+    """Run a pipeline, or its stages of some roles, until it is told to stop; the exit status.
 
     Args:
-        local_jars: take Spark's extra jars from Fresco's cache (fetched when missing); False when
-            spark-submit or the cluster brings them.
-        on_stop: is given the function that asks the service to stop.
+        local_jars: take Spark's extra jars from Fresco's cache (fetched when missing), and keep what
+            libraries say out of the terminal; False when spark-submit or the cluster brings them.
         roles: `integrator`, `view:<name>`, `merge:<group>`; () for all.
         metrics_port: in place of the configured one.
+        log_file: of this start, in place of one in the warehouse.
 
     Raises:
         FrescoError: what keeps the pipeline from running.
     """
     from streaming.config import load_config
+    from streaming.console.terminal import log_of_start, terminal
 
     settings = load_config(config)
     jars = None
@@ -42,20 +51,66 @@ def serve(
         from streaming.embedded.jars import spark_jars
 
         jars = [str(jar) for jar in spark_jars()]
-    from streaming.runtime.session import StartingSession
+    file = (log_file or log_of_start(settings.warehouse)) if local_jars else None
+    with terminal(file) as shown:
+        if file is not None:
+            log.info("the log, libraries included: %s", file)
+        from streaming.runtime.session import StartingSession
 
-    session = StartingSession(settings, jars=jars)
-    # The JVM starts while the service's own modules load: a second and more.
-    from streaming.runtime.service import Service
+        session = StartingSession(settings, jars=jars)
+        # The JVM starts while the service's own modules load: a second and more.
+        from streaming.runtime.service import Service
 
-    service = Service(settings, session=session, roles=roles, metrics_port=metrics_port)
-    on_stop(service.request_stop)
-    service.run()
+        service = Service(settings, session=session, roles=roles, metrics_port=metrics_port)
+        return _until_it_ends(service, shown, session.end)
+
+
+def _until_it_ends(
+    service: Service, shown: Terminal, end_children: Callable[[float], object]
+) -> int:
+    """Run it; one line says why it ended, and what its views show."""
+    from streaming.errors import FrescoError
+    from streaming.runtime.ending import CHILDREN_SECONDS, Ending, StopAsked, reached
+
+    ending = Ending(
+        gone=lambda: shown.gone,
+        stop=service.request_stop,
+        starting=lambda: service.starting,
+        stopping=service.stopping.is_set,
+        by_force=lambda: end_children(0),
+    )
+    with ending.watched():
+        try:
+            service.run()
+        except StopAsked:
+            pass
+        except FrescoError as error:
+            log.error("stopped by %s; %s", error.code, reached(service.config.warehouse))
+            raise
+        except Exception as error:
+            log.exception("stopped by a defect; %s", reached(service.config.warehouse))
+            raise _defect(error, shown) from error
+        finally:
+            end_children(CHILDREN_SECONDS)
+        log.info("stopped by %s; %s", ending.reason, reached(service.config.warehouse))
+        return ending.status
+
+
+def _defect(error: Exception, shown: Terminal) -> FrescoError:
+    from streaming.errors import FrescoError
+
+    what = next(iter(str(error).splitlines()), "")
+    return FrescoError(
+        "SERVICE_FAILED",
+        f"{type(error).__name__}: {what}",
+        where=str(shown.log or "the log"),
+        todo="its trace is in the log; nothing is lost, start again, and report it",
+    )
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
-    """Call `stop` at SIGINT and SIGTERM."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    """Call `stop` at SIGINT, SIGTERM and SIGHUP."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: stop())
 
 
@@ -75,17 +130,15 @@ def main(arguments: list[str] | None = None) -> int:
     logging.getLogger("kafka").setLevel(logging.ERROR)
 
     try:
-        serve(
+        return serve(
             options.config,
             local_jars=False,
-            on_stop=stop_on_signals,
             roles=options.role,
             metrics_port=options.metrics_port,
         )
     except FrescoError as error:
         print(error, file=sys.stderr)
         return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import json
-import logging
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.logging import RichHandler
 from rich.progress import Progress
 
 from streaming import isolatedcommands, sourcecommands, topiccommands, viewcommands
-from streaming.app import serve, stop_on_signals
+from streaming.app import serve
 from streaming.console.reporting import (
     ConfigOption,
     JsonOption,
     OptionalConfig,
     WarehouseOption,
     err,
+    leave_soon,
     out,
     print_rows,
+    quiet_libraries,
     reported,
     warehouse_of,
 )
@@ -57,23 +57,23 @@ def run(
     metrics_port: Annotated[
         int | None, typer.Option(help="in place of metrics.port; 0 takes a free one")
     ] = None,
+    log_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--log", help="the file of all that is not said here; by default below WAREHOUSE/_log"
+        ),
+    ] = None,
 ) -> None:
-    """Run a pipeline, or some of its stages, until SIGINT or SIGTERM."""
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(message)s",
-        handlers=[RichHandler(console=err, show_path=False, markup=False)],
-    )
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    logging.getLogger("kafka").setLevel(logging.ERROR)
+    """Run a pipeline, or some of its stages, until SIGINT, SIGTERM or SIGHUP."""
     with reported():
-        serve(
+        status = serve(
             config,
             local_jars=local_jars,
-            on_stop=stop_on_signals,
             roles=role or (),
             metrics_port=metrics_port,
+            log_file=log_file,
         )
+    raise typer.Exit(status)
 
 
 class Scenario(StrEnum):
@@ -287,7 +287,15 @@ def doctor(config: ConfigOption, as_json: JsonOption = False) -> None:
 
 def main() -> None:
     """Entry point of the `fresco` script."""
-    app()
+    quiet_libraries()
+    status = 1
+    try:
+        app()
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
+        raise
+    finally:
+        leave_soon(status)
 
 
 if __name__ == "__main__":

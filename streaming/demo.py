@@ -28,6 +28,7 @@ from streaming.embedded.description import DATABASES
 from streaming.embedded.java import SHORT_LIVED
 from streaming.embedded.marker import Marker
 from streaming.embedded.naive import NaiveSum
+from streaming.embedded.pace import Pace
 from streaming.embedded.process import Command, ManagedProcess
 from streaming.embedded.stack import Stack
 from streaming.embedded.workload import Workload
@@ -41,6 +42,8 @@ FIRST_EPOCH_SECONDS = 180.0
 REST_SECONDS = 120.0
 DRIVER_JAVA = " ".join((STACK, *SHORT_LIVED))
 """Options of a driver's JVM that lives for a minute."""
+BEHIND_SECONDS = 60.0
+"""So many seconds' transfers the views may be behind before those who make them wait for the views."""
 SAMPLE = 100
 """Numbers that the final `verify` recomputes at most."""
 
@@ -138,16 +141,20 @@ def run_demo(
         with console.status("starting Kafka and PostgreSQL"):
             bank.start()
         dsns = {database: bank.stack.dsn(database) for database in DATABASES}
+        board = LiveBoard(bank.warehouse, naive := NaiveSum(bank.stack.bootstrap))
         workload = Workload(
-            dsns, rate=rate, seed=seed, say=lambda line: console.print(f"[dim]{line}[/]")
+            dsns,
+            rate=rate,
+            seed=seed,
+            pace=Pace(int(BEHIND_SECONDS * rate) + 1, lambda pace: pace.until(board.committed_ms)),
+            say=lambda line: console.print(f"[dim]{line}[/]"),
         ).start()
         undo.callback(workload.stop)
         with console.status("transfers run; starting Debezium, then the service"):
             bank.start_service()
             bank.stack.capture()
-        naive = NaiveSum(bank.stack.bootstrap).start()
+        naive.start()
         undo.callback(naive.stop)
-        board = LiveBoard(bank.warehouse, naive)
         with _interruptible() as interrupted:
             _await_first_epoch(bank, board, console, interrupted)
             _show(console, board, workload, seconds, bank, interrupted)

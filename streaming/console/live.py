@@ -27,6 +27,7 @@ class LiveBoard:
     Attributes:
         states: published states looked at; each is an epoch.
         moved: how many of them showed another sum than the first.
+        committed_ms: when the newest transaction committed that they show, milliseconds since 1970.
     """
 
     def __init__(self, warehouse: Path, naive: NaiveSum) -> None:
@@ -41,6 +42,7 @@ class LiveBoard:
         self._naive_wrong = 0
         self.states = 0
         self.moved = 0
+        self.committed_ms: int | None = None
 
     def refresh(self) -> bool:
         """Look at every state published since the last look; False before there is one."""
@@ -65,6 +67,8 @@ class LiveBoard:
             for view, column in _SUMS.items()
         }
         self.states += 1
+        if epoch.committed_ms is not None:
+            self.committed_ms = max(epoch.committed_ms, self.committed_ms or 0)
         if self._first is None:
             self._first = self._sums["total"]
         if set(self._sums.values()) != {self._first}:

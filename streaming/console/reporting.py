@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
+import threading
 from collections.abc import Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +17,9 @@ from rich.console import Console
 from rich.text import Text
 
 from streaming.errors import FrescoError
+
+LEAVE_SECONDS = 5.0
+"""For threads of libraries, once all has been stopped."""
 
 out = Console()
 err = Console(stderr=True)
@@ -39,6 +45,17 @@ def print_error(error: FrescoError, as_json: bool = False) -> None:
         err.print(Text(f"  where: {error.where}"), soft_wrap=True)
     if error.todo:
         err.print(Text(f"  do:    {error.todo}"), soft_wrap=True)
+
+
+def quiet_libraries() -> None:
+    """Of what is logged only Fresco's own warnings are shown, one line each.
+
+    What a library has to say of an error is in the coded error; without a handler Python would print it.
+    """
+    logging.getLogger().addHandler(logging.NullHandler())
+    shown = logging.StreamHandler()
+    shown.setLevel(logging.WARNING)
+    logging.getLogger("fresco").addHandler(shown)
 
 
 @contextmanager
@@ -81,3 +98,12 @@ def warehouse_of(config: Path | None, warehouse: Path | None) -> Path:
     if config is None:
         raise FrescoError("CLI_OPTION", "which warehouse?", todo="pass --warehouse or --config")
     return load_config(config).warehouse
+
+
+def leave_soon(status: int) -> None:
+    """Let nothing that a library left running keep this process from ending."""
+    here = threading.current_thread()
+    if any(not one.daemon and one is not here for one in threading.enumerate()):
+        last = threading.Timer(LEAVE_SECONDS, os._exit, [status])
+        last.daemon = True
+        last.start()

@@ -21,6 +21,7 @@ from decimal import Decimal
 import psycopg
 
 from streaming.embedded.bank import BANK_ACCOUNT, BRANCHES, BULK_FIRST_ID, OPENING_DEPOSIT
+from streaming.embedded.pace import Pace
 from streaming.errors import FrescoError
 
 Connection = psycopg.Connection[tuple[object, ...]]
@@ -59,6 +60,7 @@ class Workload:
         global_share: part of the transfers that go across two databases, 0..1.
         other_share: part of the work that is not a transfer, 0..1.
         seed: for every random choice; drawn and printed when None.
+        pace: of whoever reads what is written; nobody waits for anybody when None.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Workload:
         global_share: float = 0.2,
         other_share: float = 0.1,
         seed: int | None = None,
+        pace: Pace | None = None,
         say: Callable[[str], None] = lambda line: print(line, file=sys.stderr),
     ) -> None:
         self.seed = random.SystemRandom().randrange(2**32) if seed is None else seed
@@ -79,6 +82,7 @@ class Workload:
         self.global_share = global_share if len(self.dsns) > 1 else 0.0
         self.other_share = other_share
         self._ids = {name: _Ids(dsn) for name, dsn in self.dsns.items()}
+        self.pace = pace
         self._stopping = threading.Event()
         self._tellers = [
             _Teller(self, number, self._ids, self._stopping, 1.0 / rate * threads if rate else 0.0)
@@ -97,6 +101,8 @@ class Workload:
         Raises FrescoError EMBEDDED_WORKLOAD_FAILED when a thread had ended of an error.
         """
         self._stopping.set()
+        if self.pace is not None:
+            self.pace.end()
         for teller in self._tellers:
             teller.join()
         for teller in self._tellers:
@@ -171,16 +177,27 @@ class _Teller(threading.Thread):
                 self._connections[name] = psycopg.connect(self._workload.dsns[name])
             due = time.monotonic() + self._pause * self._random.random()
             while not self._stopping.wait(max(0.0, due - time.monotonic())):
+                if self._waited_for_the_reader():
+                    due = time.monotonic()
+                if self._stopping.is_set():
+                    return
                 # A late thread works off what it missed, so the rate holds on average.
                 due += self._pause
                 kind = self._choose()
                 self._work[kind]()
                 self.counts[kind] += 1
+                if self._workload.pace is not None:
+                    self._workload.pace.wrote()
         except Exception as failure:
             self.failure = failure
         finally:
             for connection in self._connections.values():
                 connection.close()
+
+    def _waited_for_the_reader(self) -> bool:
+        """What was not written meanwhile is not made up for: it would be too much again."""
+        pace, before = self._workload.pace, time.monotonic()
+        return pace is not None and pace.may_write() and time.monotonic() - before > self._pause
 
     def _choose(self) -> str:
         if self._random.random() < self._workload.other_share:

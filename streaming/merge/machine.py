@@ -19,7 +19,6 @@ What the check of a list needs to know of a REL that has not come yet is checked
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -37,7 +36,6 @@ from streaming.merge.rows import (
     Shape,
     Span,
     WarehouseTransaction,
-    in_blocks,
 )
 from streaming.merge.state import Ahead, Joining, load, restore, snapshot
 from streaming.merge.vut import VUT
@@ -190,8 +188,9 @@ class MergeMachine:
     def _receive_rel(self, rel: Rel) -> list[WarehouseTransaction]:
         protocol.check_rel(self, rel)
         rows = relrows.rows_of(self, rel)
-        blocks = in_blocks(rows, rel.last, rel.first)
-        for x, held, state in protocol.match_early_lists(self, rel, blocks):
+        block = Block(rel.last, rel.first)
+        block.add(rows)
+        for x, held, state in protocol.match_early_lists(self, rel, block):
             held.state = state
             if state is None:
                 self.vut.lists[x].remove(held)
@@ -200,7 +199,7 @@ class MergeMachine:
                 self.passed[self.column[view]] = run.last
         self.seen = rel.last
         self.submission.rels.add(rel)
-        return self._add(rows, blocks.values())
+        return self._add(rows, [block])
 
     def _receive_list(self, message: ActionList) -> list[WarehouseTransaction]:
         x = protocol.check_list(self, message)
@@ -217,20 +216,28 @@ class MergeMachine:
         return spa.process_rows(vut, (row,)) if row is not None else []
 
     def _receive_suspend(self, message: Suspend) -> list[WarehouseTransaction]:
-        protocol.check_suspend(self, message)
-        saved = self.snapshot()
-        changes.blacken(saved, message.view, message.after)
-        return load(self, saved)
+        x = protocol.check_suspend(self, message)
+        self.suspended[message.view] = message.after
+        rows = self.vut.rows()
+        self.vut.clear_rows()
+        return self.place(
+            [s for row in rows for s in relrows.blackened(self, row, x, message.after)]
+        )
 
     def place(self, rows: list[Row]) -> list[WarehouseTransaction]:
-        """Fills the empty table with rows, ascending in each lane, and looks at all of them."""
-        by_cut: dict[int, list[Row]] = {}
+        """Fills the empty table with rows, ascending, and looks at all of them."""
+        blocks = {cut: Block(cut) for cut in self.submission.rels.cuts}
+        joining = []
         for row in rows:
-            by_cut.setdefault(self.submission.rels.cut_after(row.first), []).append(row)
-        blocks = [in_blocks(inside, cut).values() for cut, inside in sorted(by_cut.items())]
-        return self._add(rows, [block for lanes in blocks for block in lanes])
+            if row.shape.joins:
+                block = Block(row.last)
+                joining.append(block)
+            else:
+                block = blocks[self.submission.rels.cut_after(row.first)]
+            block.add([row])
+        return self._add(rows, [*joining, *blocks.values()])
 
-    def _add(self, rows: list[Row], blocks: Iterable[Block]) -> list[WarehouseTransaction]:
+    def _add(self, rows: list[Row], blocks: list[Block]) -> list[WarehouseTransaction]:
         empty = tuple([Span(r.first, r.last, r.shape) for r in rows if not r.shape.views])
         if empty:
             rows = [row for row in rows if row.shape.views]
@@ -255,8 +262,8 @@ class MergeMachine:
             columns = tuple(sorted(self.column[view] for view in views if view not in here))
             busy = tuple(x for x in columns if self.views[x] not in idle)
             keeps_order = self.order == "prefix" or len(columns) < len(views)
-            ordered = counts and keeps_order and (columns or self.order == "prefix")
-            guard = self.guard if kind == "guarded" or ordered else ()
+            guarded = kind == "guarded" or (counts and keeps_order)
+            guard = self.guard if guarded and (columns or self.order == "prefix") else ()
             known = shapes[views, idle] = Shape(columns + guard, busy, kind, views)
         return known
 

@@ -19,6 +19,8 @@ from streaming.runtime.kafkaclients import client_options, unreachable
 from streaming.runtime.step import Outgoing
 
 MAX_MESSAGE_BYTES = 8 << 20
+CLOSE_SECONDS = 5.0
+"""For what a client still wants to send; the step that sent it is repeated."""
 REACHED_MS = 2_000
 """Milliseconds in which a broker that is there answers."""
 
@@ -239,7 +241,7 @@ class Publisher:
             future.get(timeout=60)
 
     def close(self) -> None:
-        self._producer.close()
+        self._producer.close(timeout=CLOSE_SECONDS)
 
 
 def headers(

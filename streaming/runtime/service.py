@@ -31,7 +31,7 @@ from streaming.runtime.pulse import NOTHING, Pulse
 from streaming.runtime.queries import Running, StageQuery, start_query
 from streaming.runtime.restarts import Restarts
 from streaming.runtime.returning import ReturningStage
-from streaming.runtime.session import StartingSession
+from streaming.runtime.session import StartingSession, ended_jvm
 from streaming.runtime.sessionstart import only_sessions, start_sessions
 from streaming.runtime.stages import build_stages, check_roles
 from streaming.runtime.stageset import ManagerStage
@@ -54,6 +54,7 @@ class Service:
         jars: local jar files for a session of its own; None under spark-submit.
         roles: `integrator`, `view:<name>`, `merge:<group>`: the stages to run here; () for all.
         metrics_port: where /metrics answers, in place of the configured port.
+    `starting`: a wish to stop may break off what is under way. `stopping`: set once it stops.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Service:
         self._session = session
         self._jars = jars
         self._port = config.metrics.port if metrics_port is None else metrics_port
-        self._stopping = threading.Event()
+        self.starting, self.stopping = True, threading.Event()
         self._error: FrescoError | None = None
         self._failed: dict[str, BaseException] = {}
         self._watch = Restarts()
@@ -92,6 +93,7 @@ class Service:
         except BaseException:
             self.stop()
             raise
+        self.starting = False
 
     def run(self) -> None:
         """Start, then watch until `stop` is called from another thread or a signal handler.
@@ -101,7 +103,7 @@ class Service:
         """
         self.start()
         try:
-            while not self._stopping.wait(TICK_SECONDS):
+            while not self.stopping.wait(TICK_SECONDS):
                 self._tick()
                 if self._error is not None:
                     raise self._error
@@ -110,18 +112,19 @@ class Service:
 
     def request_stop(self) -> None:
         """Let `run` return after the batches under way; safe in a signal handler."""
-        self._stopping.set()
+        self.stopping.set()
 
     def stop(self) -> None:
         """Stop the queries, then everything they use; may be called twice."""
-        self._stopping.set()
+        self.starting = False
+        self.stopping.set()
         self._closers += [running.stop for running in reversed(self._running.values())]
         self._running.clear()
         while self._closers:
             try:
                 self._closers.pop()()
-            except Exception:
-                log.exception("a part did not close cleanly")
+            except Exception as error:
+                log.debug("a part did not close cleanly", exc_info=error)
 
     # Start ----------------------------------------------------------------------------------------
 
@@ -257,8 +260,9 @@ class Service:
 
     def _tick(self) -> None:
         """Restart what has failed, let timeouts pass, remove what nobody needs any more."""
+        self._error = self._error or ended_jvm()
         for name, running in list(self._running.items()):
-            if self._stopping.is_set():
+            if self.stopping.is_set():
                 return
             waits = running.restarts.waits
             if name in self._failed or not (waits or running.query.query.isActive):

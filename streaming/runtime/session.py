@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, TypeAlias
 
@@ -14,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from streaming.config import Config
 from streaming.embedded.classes import archive_options, class_path
+from streaming.errors import FrescoError
 
 PACKAGES = (
     "io.delta:delta-spark_4.2_2.13:4.4.0",
@@ -74,7 +77,8 @@ def spark_session(config: Config, *, jars: list[str] | None = None) -> SparkSess
         jars: local jar files; None when spark-submit or the cluster provides the packages.
     """
     builder = SparkSession.builder.appName(f"fresco-{config.pipeline}")
-    for key, value in session_properties(config.spark, jars).items():
+    properties = session_properties(config.spark, jars)
+    for key, value in properties.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     for key, value in _INTERPRETED.items():
@@ -131,7 +135,8 @@ class StartingSession:
         if SparkContext._gateway is not None:
             return
         conf = SparkConf(loadDefaults=False).setAll(list(self._properties.items()))
-        gateway = launch_gateway(conf)
+        # A session of its own: signals to this process's group, Ctrl-C among them, are this one's alone.
+        gateway = launch_gateway(conf, {"start_new_session": True})
         with self._lock:
             self._jvm = getattr(gateway, "proc", None)  # none that spark-submit has started
             if self._stopped:
@@ -151,6 +156,41 @@ class StartingSession:
                 self._session.stop()
             else:
                 self._kill()
+
+    def end(self, seconds: float) -> None:
+        """End the JVM that it has started, by force after so many seconds; others would outlive us."""
+        self._thread.join(seconds)  # stopped while it started, it ends its JVM itself
+        process = self._jvm
+        if process is None:
+            return
+        if process.stdin is not None:
+            with suppress(OSError):
+                process.stdin.close()
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def jvm() -> subprocess.Popen[bytes] | None:
+    """The JVM that this process has started; None while there is none, and under spark-submit."""
+    found: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    return found
+
+
+def ended_jvm() -> FrescoError | None:
+    """The error of a JVM that has ended while stages need it."""
+    process = jvm()
+    if process is None or (status := process.poll()) is None:
+        return None
+    return FrescoError(
+        "SERVICE_JVM_ENDED",
+        f"Spark's JVM has ended with status {status}",
+        where=f"process {process.pid}",
+        todo="see the log; where the system has killed it for want of memory, lower "
+        "spark.driver.memory. Nothing is lost, start again",
+    )
 
 
 def session_properties(given: Mapping[str, str], jars: list[str] | None) -> dict[str, str]:

@@ -17,11 +17,16 @@ from unittest import mock
 import pytest
 from rich.console import Console
 from services import Pipeline, Process, bank_pipeline, until
+from writers import paced_by
 
 from streaming.demo import BankStack
 from streaming.embedded.description import DATABASES
 from streaming.embedded.marker import Marker
+from streaming.embedded.pace import Pace
 from streaming.embedded.workload import Workload
+
+BEFORE_CAPTURE = 600
+"""Transactions around the snapshots at most: nobody reads them yet."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +51,17 @@ class Bank:
         return self.stack.stack.bootstrap
 
     @contextmanager
-    def at_work(self, rate: float = 20, seed: int = 4711) -> Iterator[Workload]:
-        """Local, global and crossing transfers, corrections, deletions, until the block ends."""
+    def at_work(
+        self, reader: Pipeline | Pace, rate: float = 20, seed: int = 4711
+    ) -> Iterator[Workload]:
+        """Local, global and crossing transfers, corrections, deletions, until the block ends.
+
+        Args:
+            reader: what must not fall behind for ever: those who work wait for it.
+        """
+        pace = reader if isinstance(reader, Pace) else paced_by(reader)
         workload = Workload(
-            self.dsns, rate=rate, global_share=0.3, other_share=0.3, seed=seed
+            self.dsns, rate=rate, global_share=0.3, other_share=0.3, seed=seed, pace=pace
         ).start()
         try:
             yield workload
@@ -80,7 +92,7 @@ def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
             undo.callback(stack.stop)
             stack.start()
         shared = Bank(stack, {k: v for k, v in stack.environment.items() if "WAREHOUSE" not in k})
-        with shared.at_work(rate=15) as workload:
+        with shared.at_work(Pace(BEFORE_CAPTURE), rate=15) as workload:
             until(lambda: workload.counters.total() > 30, "work before capture")
             stack.stack.capture()
         yield shared

@@ -10,18 +10,20 @@ from __future__ import annotations
 import os
 import random
 import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import askedpostgres as asked
 import psycopg
+from writers import at_work
 
+from streaming.embedded.pace import Pace
 from streaming.embedded.postgres import create_databases
 from streaming.errors import FrescoError
 from streaming.metrics import Metrics
@@ -42,6 +44,7 @@ from streaming.warehouse.upkeep import Upkeep
 from streaming.warehouse.writer import GroupWriter
 
 GROUP = "shop_isolated"
+AHEAD = 300
 VIEWS = {
     "costs": "SELECT o.id, c.name, o.amount FROM north.o o JOIN south.c c ON o.c = c.id",
     "names": "SELECT c.name FROM south.c c WHERE c.id > 1",
@@ -97,25 +100,19 @@ class Pair:
 
     @contextmanager
     def at_work(self, seed: int) -> Iterator[None]:
-        """Both writers, until the block ends."""
-        stop = threading.Event()
-        writers = [
-            threading.Thread(target=self._write, args=(name, random.Random(f"{seed} {name}"), stop))
-            for name in self.dsns
-        ]
-        for one in writers:
-            one.start()
-        try:
+        """Both writers, until the block ends; each waits for what the views show of its database."""
+        with ExitStack() as writers:
+            for name in self.dsns:
+                rng = random.Random(f"{seed} {name}")
+                pace = Pace(AHEAD, lambda _, name=name: shown_counter(self, name))  # type: ignore[misc]
+                writers.enter_context(at_work(pace, [partial(self._write, name, rng)]))
             yield
-        finally:
-            stop.set()
-            for one in writers:
-                one.join()
 
-    def _write(self, name: str, rng: random.Random, stop: threading.Event) -> None:
+    def _write(self, name: str, rng: random.Random, pace: Pace) -> None:
         with psycopg.connect(self.dsns[name]) as connection:
-            while not stop.is_set():
+            while pace.may_write():
                 self.transaction(name, connection, rng)
+                pace.wrote()
                 time.sleep(rng.random() * 0.02)
 
     def transaction(self, name: str, connection: Any, rng: random.Random) -> None:
@@ -207,6 +204,15 @@ def shown(pair: Pair, view: str) -> Rows:
     """A view's rows at the newest epoch."""
     (table,) = (one for one in view_tables(pair) if one.name == view)
     return _counted(at_latest(Place.of(pair.folder), GROUP).rows(table))
+
+
+def shown_counter(pair: Pair, name: str) -> int:
+    """How many of a database's transactions the group's table shows."""
+    try:
+        ((north, south),) = shown(pair, "ticks")
+    except (FrescoError, ValueError):
+        return 0  # no epoch yet, or one without a row
+    return int(north if name == "north" else south)
 
 
 def _counted(rows: Any) -> Rows:

@@ -11,16 +11,14 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
 
-import psycopg
 import yaml
 
 from streaming.config import Config, load_config
@@ -37,6 +35,7 @@ BANK_CONFIG = ROOT / "conf" / "bank.yaml"
 POLL_SECONDS = 0.01
 POLL = "250ms"
 """How often a query of a service under test looks for input: its own 50 ms cost a seventh more."""
+TRACE = re.compile(r"^Traceback.*\n(?:.+\n)*?(?=^\d{4}-|\Z)", re.MULTILINE)
 REST_PER_COST = 6
 """A condition that is dear to ask rests so many times as long as it took."""
 
@@ -44,8 +43,18 @@ REST_PER_COST = 6
 class Process:
     """A started command in its own process group, its output in one file."""
 
-    def __init__(self, words: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
-        self.log = log
+    def __init__(
+        self,
+        words: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str],
+        traces: Path | None = None,
+    ) -> None:
+        """Args:
+        log: what it says.
+        traces: its own log file, whose traces it is to be judged by, too.
+        """
+        self.log, self._traces = log, traces
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "ab") as output:
             self._process = subprocess.Popen(
@@ -70,8 +79,11 @@ class Process:
 
     @property
     def says(self) -> str:
-        """Everything it wrote, lines and runs of blanks made one blank."""
-        return re.sub(r"\s+", " ", self.log.read_text(errors="replace"))
+        """Everything it wrote, and the traces of its log; lines and runs of blanks made one blank."""
+        said = self.log.read_text(errors="replace")
+        if self._traces is not None and self._traces.exists():
+            said += "".join(TRACE.findall(self._traces.read_text(errors="replace")))
+        return re.sub(r"\s+", " ", said)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the whole group."""
@@ -134,31 +146,6 @@ def until(
     return found
 
 
-@contextmanager
-def writing(dsn: str, statements: Iterable[str], pause: float) -> Iterator[None]:
-    """Somebody commits one statement after the other, `pause` seconds apart, until the block ends."""
-    done, failures = threading.Event(), list[BaseException]()
-
-    def work() -> None:
-        try:
-            with psycopg.connect(dsn, autocommit=True) as connection:
-                for statement in statements:
-                    connection.execute(statement.encode())
-                    if done.wait(pause):
-                        return
-        except BaseException as failure:
-            failures.append(failure)
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    try:
-        yield
-    finally:
-        done.set()
-        worker.join()
-    assert not failures, failures
-
-
 @dataclass(frozen=True)
 class Pipeline:
     """A configuration file, and where what it makes is found.
@@ -183,8 +170,9 @@ class Pipeline:
 
     def start(self, name: str = "service", *options: str) -> Process:
         """Start `fresco run`; its log is named after it and goes on over starts of one name."""
-        log = self.config.parent / f"{name}.log"
-        return Process(self.command("run", *options), log, self.environment)
+        log, traces = (self.config.parent / f"{name}.{end}" for end in ("log", "all.log"))
+        words = self.command("run", "--log", str(traces), *options)
+        return Process(words, log, self.environment, traces)
 
     def read_config(self) -> Config:
         """The checked configuration."""
@@ -212,6 +200,17 @@ class Pipeline:
         """The newest epoch."""
         found = self.epochs()
         return found[-1] if found else None
+
+    def shows_ms(self) -> int | None:
+        """When the newest source transaction committed that every group shows."""
+        shown = list[int]()
+        try:
+            warehouse = Warehouse(self.warehouse)
+            for group in warehouse.groups():
+                shown.append(max(one.committed_ms or 0 for one in warehouse.epochs(group)))
+        except FrescoError:
+            return None  # some group has no epoch yet
+        return min(shown, default=None)
 
     def rows(self, view: str) -> list[tuple[Any, ...]]:
         """A view's rows at the newest epoch, sorted; a suspended one's as of its last good number."""

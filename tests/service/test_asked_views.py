@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import askedpostgres as asked
@@ -21,15 +21,17 @@ import psycopg
 import pytest
 from askedview import MODES, AskedView
 from pglog import Log
+from writers import at_work
 
 from streaming.algebra.bag import Bag, evaluate
 from streaming.algebra.numbered import Numbered, NumberedBags, flat
 from streaming.algebra.tree import Tree
+from streaming.embedded.pace import Pace
 from streaming.embedded.postgres import Postgres
 from streaming.sources.query import PostgresSource
 from streaming.viewmanagers.base import ViewSpec
 
-SECONDS = 3.0
+TRANSACTIONS, AHEAD = 120, 30
 PAUSE = 0.06
 SEED = 20250
 TABLES = """
@@ -79,14 +81,15 @@ def transaction(connection: psycopg.Connection, rng: random.Random) -> None:
             connection.execute(f"DELETE FROM {table} WHERE id = %s".encode(), (key,))
 
 
-def write(dsn: str, seed: int, stop: threading.Event) -> None:
+def write(dsn: str, seed: int, pace: Pace) -> None:
     rng = random.Random(seed)
     with psycopg.connect(dsn) as connection:
-        while not stop.is_set():
+        while pace.may_write():
             try:
                 transaction(connection, rng)
                 time.sleep(rng.random() * PAUSE)
                 connection.commit()
+                pace.wrote()
             except psycopg.errors.DeadlockDetected:
                 connection.rollback()
 
@@ -158,26 +161,24 @@ def test_every_state_of_the_view_is_the_source_s_at_its_number(
 
 
 def play(view: AskedView, log: Log, dsn: str, pins: bool) -> None:
-    """Three writers and the view beside them, its manager restarted when an answer is on its way."""
-    ops, stop = view.operators, threading.Event()
+    """Three writers and the view beside them, its manager restarted when an answer is on its way.
+
+    They wait for the view: in the time in which it gets past `TRANSACTIONS` of them, there are more.
+    """
+    ops, pace, restarts = view.operators, Pace(AHEAD), 0
     view.deliver(log.begin(ops))
-    writers = [threading.Thread(target=write, args=(dsn, SEED + k, stop)) for k in range(3)]
-    for one in writers:
-        one.start()
-    until, restarts = time.monotonic() + SECONDS, 0
-    try:
-        while time.monotonic() < until:
+    with at_work(pace, [partial(write, dsn, SEED + k) for k in range(3)]):
+        while view.lists[-1].last < TRANSACTIONS:
             if (updates := log.more(ops)) is not None:
                 view.deliver_pinned(updates) if pins else view.deliver(updates)
+            elif pace.waits:
+                view.source.mark()  # nobody else moves the log past what an answer saw
+            pace.read(view.lists[-1].last)
             if restarts < 3 and (view.waits or view.manager.uqs):
                 json.dumps(view.manager.snapshot())
                 view.restart()
                 restarts += 1
             time.sleep(0.02)
-    finally:
-        stop.set()
-        for one in writers:
-            one.join()
     view.release()
     for _ in range(2000):
         if not view.waits and view.lists[-1].last == log.number:

@@ -73,7 +73,7 @@ def test_every_mode_keeps_its_level_while_people_work_and_after_a_kill(
     bank: Bank, tmp_path: Path
 ) -> None:
     pipeline = asking_pipeline(tmp_path / "asking", bank)
-    with bank.at_work(rate=12, seed=5):
+    with bank.at_work(pipeline, rate=12, seed=5):
         with pipeline.running() as service:
             until(pipeline.newest, "the first epoch", alive=service)
             frontier = pipeline.epochs()[-1].frontier

@@ -72,7 +72,7 @@ def test_each_view_is_right_by_itself_while_transfers_span_the_groups(
 ) -> None:
     pipeline = pipeline_of(bank, tmp_path / "apart")
     with pipeline.running() as service:
-        with bank.at_work(rate=15, seed=9):
+        with bank.at_work(pipeline, rate=15, seed=9):
             until(lambda: len(frontiers(pipeline)) == 3, "the first epochs", alive=service)
             begun = min(frontiers(pipeline))
             until(lambda: min(frontiers(pipeline)) > begun + 60, "transfers", alive=service)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from importlib.resources import files
-from multiprocessing.synchronize import Event
+from multiprocessing.synchronize import Event, Semaphore
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +38,17 @@ SCHEMA = (
 LEFT, RIGHT = ViewTable("left", SCHEMA, (0,)), ViewTable("right", SCHEMA)
 ACCOUNTS = 50
 TOTAL = Decimal(2 * ACCOUNTS * 1000)
-READS, COMMITS = 100, 100
+READS, COMMITS, AHEAD = 100, 100, 5
 
 
-def commit_until(stop: Event, first: Event, commits: Any, folder: str) -> None:
-    """Commit transfers, with upkeep in between, until told to stop."""
+def commit_until(stop: Event, first: Event, reads: Semaphore, commits: Any, folder: str) -> None:
+    """Commit transfers, with upkeep in between, until told to stop; `AHEAD` at most for each read."""
     options = WriterOptions(file_bytes=1500, table=TableOptions(checkpoint_interval=7))
     writer = GroupWriter(folder, "bank", "g", [LEFT, RIGHT], options)
     upkeep = Upkeep(writer, options=UpkeepOptions(small_files=3))
     epoch = None
     number = 0
-    while not stop.is_set():
+    while reads.acquire() and not stop.is_set():
         epoch = next_epoch(epoch, "g", ((number, number),))
         writer.commit({"left": rows(LEFT, number, -1), "right": rows(RIGHT, number, 1)}, epoch)
         number += 1
@@ -71,19 +71,28 @@ def rows(view: ViewTable, number: int, sign: int) -> Any:
 
 @pytest.fixture
 def committing(tmp_path: Path) -> Iterator[tuple[Path, Callable[[], int]]]:
-    """A process that commits; the folder, and how many commits there were."""
+    """A process that commits; the folder, and how many commits there were, asked after each read."""
     write_catalog(tmp_path, "g", [LEFT, RIGHT])
     context = mp.get_context("spawn")
-    stop, first = context.Event(), context.Event()
+    stop, first, reads = context.Event(), context.Event(), context.Semaphore(AHEAD)
     commits = context.Value("q", 0)
-    process = context.Process(target=commit_until, args=(stop, first, commits, str(tmp_path)))
+    process = context.Process(
+        target=commit_until, args=(stop, first, reads, commits, str(tmp_path))
+    )
     process.start()
+
+    def read() -> int:
+        for _ in range(AHEAD):
+            reads.release()
+        return int(commits.value)
+
     try:
         assert first.wait(120)
-        yield tmp_path, lambda: int(commits.value)
+        yield tmp_path, read
         assert process.is_alive(), "the writer failed"
     finally:
         stop.set()
+        reads.release()
         process.join(60)
     assert process.exitcode == 0
 

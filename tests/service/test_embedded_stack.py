@@ -22,9 +22,12 @@ from services import until
 
 from streaming.embedded.bank import BULK_FIRST_ID, bulk_transfers, create_bank
 from streaming.embedded.description import BANK_TABLES, DATABASES, Source, bank_sources
+from streaming.embedded.pace import Pace
 from streaming.embedded.stack import Stack
 from streaming.embedded.workload import Workload
 from streaming.errors import FrescoError
+
+AHEAD = 600
 
 Record = dict[str, Any]
 
@@ -116,11 +119,12 @@ def stack(folder: Path) -> Iterator[Stack]:
 def test_topics_add_up_to_databases_that_work_before_and_after_capture(stack: Stack) -> None:
     sources = bank_sources()
     dsns = {name: stack.dsn(name) for name in DATABASES}
-    workload = Workload(dsns, threads=4, rate=200, other_share=0.2, seed=20_001).start()
+    pace = Pace(AHEAD)
+    workload = Workload(dsns, rate=200, other_share=0.2, seed=20_001, pace=pace).start()
     until(lambda: workload.counters.total() > 100, "work before capture")
     stack.capture()
-    captured = workload.counters.total()
-    until(lambda: workload.counters.total() > captured + 600, "work under capture")
+    pace.read(captured := pace.written)
+    until(lambda: pace.written >= captured + AHEAD, "work under capture")
     counters = workload.stop()
     assert {"transfers", "globals", "corrections", "deletions", "renames"} <= counters.keys()
 

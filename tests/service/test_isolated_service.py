@@ -77,7 +77,7 @@ def test_beside_a_replica_killed_and_with_a_trigger_away(bank: Bank, tmp_path: P
         ("north.entry", "installed"),
     ]
     try:
-        with bank.at_work(rate=20, seed=91):
+        with bank.at_work(pipeline, rate=20, seed=91):
             with pipeline.running() as service:
                 until(lambda: epochs() > 5 and pipeline.newest(), "both groups", alive=service)
             with pipeline.running() as service:

@@ -79,7 +79,7 @@ def test_killed_at_any_moment_the_views_and_the_record_come_out_whole(
     assert len(kills) >= 10
     pipeline = make_pipeline("killed")
     with ExitStack() as last:
-        with bank.at_work(rate=10, seed=seed):
+        with bank.at_work(pipeline, rate=10, seed=seed):
             for kill in kills:
                 with pipeline.running() as service:
                     await_moment(kill, pipeline, service)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import random
-import threading
-import time
 from collections.abc import Iterator
+from functools import partial
 
 import askedpostgres as asked
 import pymysql
 import pytest
 from askedmariadb import captured, log_of, source, until_rows
 from twodatabases import mariadb_server
+from writers import at_work
 
 from streaming.algebra.duckops import DuckOperators
 from streaming.algebra.query import SourceQuery
@@ -22,6 +22,7 @@ from streaming.capture.logevents import Commit, RowChange, Truncate
 from streaming.capture.snapshot import Scan as TableScan
 from streaming.capture.snapshot import Snapshot, begin
 from streaming.embedded.mariadb import Mariadb
+from streaming.embedded.pace import Pace
 from streaming.errors import FrescoError
 from streaming.proof.databases import Database
 from streaming.proof.mysqltables import read_tables
@@ -32,6 +33,7 @@ from streaming.sources.mysqlurl import connect, parse_url
 from streaming.sources.schema import CapturedSource
 from tests.sourcelog import Topics
 
+ANSWERS, TRANSACTIONS, AHEAD = 20, 150, 20
 ODD = """CREATE TABLE odd (
  id INT PRIMARY KEY, t TINYINT, tu TINYINT UNSIGNED, iu INT UNSIGNED, bu BIGINT UNSIGNED,
  d DECIMAL(18,2), dw DECIMAL(38,10), f FLOAT, g DOUBLE, dt DATE, d6 DATETIME(6), d3 DATETIME(3),
@@ -157,9 +159,9 @@ def test_an_answer_holds_exactly_the_transactions_its_state_saw(
     with connect(url, "shop", conv=PLAIN) as connection:
         at = begin(connection)
     assert at.state.upto >= start.upto
-    stop, done = threading.Event(), []
+    done = list[int]()
 
-    def write(seed: int) -> None:
+    def write(seed: int, pace: Pace) -> None:
         rng = random.Random(seed)
         with (
             pymysql.connect(
@@ -167,7 +169,7 @@ def test_an_answer_holds_exactly_the_transactions_its_state_saw(
             ) as connection,
             connection.cursor() as cursor,
         ):
-            while not stop.is_set():
+            while pace.may_write():
                 number = rng.randrange(2**31)
                 for table in ("led", "other_led"):
                     cursor.execute(f"INSERT INTO {table} VALUES (%s)", (number,))
@@ -176,22 +178,16 @@ def test_an_answer_holds_exactly_the_transactions_its_state_saw(
                     continue
                 connection.commit()
                 done.append(number)
+                pace.wrote()
                 if rng.random() < 0.02:
                     cursor.execute("FLUSH BINARY LOGS")
 
-    writers = [threading.Thread(target=write, args=(seed,)) for seed in range(4)]
-    for one in writers:
-        one.start()
     trees = [asked.view(f"SELECT n FROM shop.{name}", found) for name in ("led", "other_led")]
-    answers = []
-    try:
-        end = time.monotonic() + 4
-        while time.monotonic() < end:
+    answers, pace = [], Pace(AHEAD)
+    with at_work(pace, [partial(write, seed) for seed in range(4)]):
+        while len(answers) < ANSWERS or len(done) < TRANSACTIONS:
+            pace.read(pace.written)
             answers.append(asked.asked(asking, *((tree, {}) for tree in trees)))  # type: ignore[arg-type]
-    finally:
-        stop.set()
-        for one in writers:
-            one.join()
     asking.close()
     logged: list[tuple[int, int]] = []
     pending: list[int] = []
@@ -206,7 +202,7 @@ def test_an_answer_holds_exactly_the_transactions_its_state_saw(
         assert led == other, "both parts are of one snapshot"
         seen = sorted(number for position, number in logged if answer.state.saw("", position))
         assert sorted(number for (number,) in led) == seen
-    assert len(answers) > 5 and len(logged) > 100, (len(answers), len(logged))
+    assert len(logged) >= TRANSACTIONS
 
 
 def test_keys_restrict_what_is_read_and_a_coarser_collation_loses_nothing(

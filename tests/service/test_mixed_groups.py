@@ -85,7 +85,7 @@ def test_mixed_managers_move_together_beside_another_group_while_people_work(
 ) -> None:
     pipeline = mixed_pipeline(tmp_path / "mixed", bank)
     with pipeline.running() as service:
-        with bank.at_work(rate=20, seed=8):
+        with bank.at_work(pipeline, rate=20, seed=8):
             until(
                 lambda: min(frontier(pipeline, NORTH), frontier(pipeline, SOUTH)) >= 0,
                 "the first epochs",

@@ -62,7 +62,7 @@ def test_merge_and_a_view_manager_in_drivers_of_their_own_survive_the_kill_of_ea
     chance = random.Random(seed)
     pipeline = make_pipeline("split")
     with drivers(pipeline) as running:
-        with bank.at_work(rate=20, seed=seed):
+        with bank.at_work(pipeline, rate=20, seed=seed):
             until(pipeline.newest, "the first epoch", alive=running["rest"])
             # The integrator's last: while it starts again, no other has a step to be killed in.
             for name in (*chance.sample(["view", "merge"], 2), "rest"):

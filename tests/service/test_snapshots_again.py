@@ -18,7 +18,8 @@ import pytest
 from conftest import Bank
 from kafka import KafkaProducer
 from proofs import assert_equal, assert_every_epoch_once, assert_no_change_twice
-from services import Pipeline, Process, specified_pipeline, until, writing
+from services import Pipeline, Process, specified_pipeline, until
+from writers import writing
 
 from streaming.embedded.description import POSTGRES_USER, Source, connector_config
 from streaming.embedded.kafka import create_topics
@@ -115,7 +116,7 @@ class Captured:
         self.run(LOST)
         self._rest.ask("PUT", f"{path}/resume")
 
-    def at_work(self, changing: bool) -> AbstractContextManager[None]:
+    def at_work(self, reader: Pipeline, changing: bool) -> AbstractContextManager[None]:
         """Entries come, and with `changing` also change and go, until the block ends.
 
         None is of an account that is lost.
@@ -128,7 +129,7 @@ class Captured:
                     yield f"UPDATE entry SET amount = 2 WHERE id = {number % 300}"
                     yield f"DELETE FROM entry WHERE id = {number - 20}"
 
-        return writing(self.dsn, statements(), 0.02)
+        return writing(reader, self.dsn, statements(), 0.02)
 
 
 def agrees(service: Process, relations: int, what: str) -> None:
@@ -171,7 +172,7 @@ def test_snapshots_taken_again_double_nothing_and_make_good_what_was_lost(
     )
     with pipeline.running() as service:
         until(pipeline.newest, "the first epoch", alive=service)
-        with source.at_work(changing=True):
+        with source.at_work(pipeline, changing=True):
             source.snapshot("blocking")
             agrees(service, 2, "a blocking snapshot")
         rests(source, pipeline, service)
@@ -179,7 +180,7 @@ def test_snapshots_taken_again_double_nothing_and_make_good_what_was_lost(
         agrees(service, 4, "an incremental snapshot")
         assert "SOURCE_SNAPSHOT_DIFFERS" not in service.says
         source.loses_its_slot()
-        with source.at_work(changing=False):
+        with source.at_work(pipeline, changing=False):
             until(
                 lambda: service.says.count("SOURCE_SNAPSHOT_DIFFERS") == 2,
                 "what was lost to be made good",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
-import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ import pytest
 from askedpostgres import execute
 from pglog import Log
 from services import until
+from writers import at_work
 
+from streaming.embedded.pace import Pace
 from streaming.embedded.postgres import Postgres
 from streaming.errors import FrescoError
 from streaming.rows import unpack
@@ -28,6 +32,7 @@ from streaming.warehouse.updates import UpdatesReader, UpdatesWriter
 from streaming.warehouse.upkeep import drop_below
 
 LOADS = 6
+AHEAD = 300
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +72,10 @@ class Recorded:
         }
         self.writer.append(self.sequence, tables, pa.table(columns), (), message.last)
 
+    def close(self) -> None:
+        self.log.close()
+        self.writer.close()
+
     def at(self, relation: str, number: int) -> Counter[tuple[Any, ...]]:
         """What the log says that a relation held."""
         rows: Counter[tuple[Any, ...]] = Counter()
@@ -82,11 +91,11 @@ def counted(table: pa.Table) -> Counter[tuple[Any, ...]]:
     return Counter(dict(zip(rows, table.column("_multiplicity").to_pylist(), strict=True)))
 
 
-def write(dsn: str, seed: int, stop: threading.Event) -> None:
+def write(dsn: str, seed: int, pace: Pace) -> None:
     """Transactions on both tables, some slow, some rolled back."""
     rng = random.Random(seed)
     with psycopg.connect(dsn) as connection:
-        while not stop.is_set():
+        while pace.may_write():
             for _ in range(rng.randint(1, 4)):
                 id_, value = rng.randrange(40), rng.randrange(1000)
                 table = rng.choice(["led", "other"])
@@ -96,8 +105,12 @@ def write(dsn: str, seed: int, stop: threading.Event) -> None:
                 )
                 if rng.random() < 0.2:
                     connection.execute(f"DELETE FROM {table} WHERE id = %s", (id_ * 4 + seed,))
-            connection.rollback() if rng.random() < 0.2 else connection.commit()
-            stop.wait(rng.random() * 0.02)
+            if rng.random() < 0.2:
+                connection.rollback()
+            else:
+                connection.commit()
+                pace.wrote()
+            time.sleep(rng.random() * 0.02)
 
 
 def test_the_sources_rows_are_brought_to_a_number_exactly(server: Postgres, tmp_path: Path) -> None:
@@ -113,18 +126,15 @@ def test_the_sources_rows_are_brought_to_a_number_exactly(server: Postgres, tmp_
     recorded = Recorded(tmp_path, dsn, found)
     schemas = {name: one.schema for name, one in recorded.relations.items()}
     access = {"north": Access(dsn, found)}
-    stop = threading.Event()
-    writers = [threading.Thread(target=write, args=(dsn, seed, stop)) for seed in range(4)]
-    for one in writers:
-        one.start()
-    numbers = []
-    try:
+    pace, numbers = Pace(AHEAD), []
+    with closing(recorded), at_work(pace, [partial(write, dsn, seed) for seed in range(4)]):
         for turn in range(LOADS):
             load = SourceLoad(tmp_path, access, schemas)
 
             def moved(load: SourceLoad = load) -> Any:
                 taken = load.relations_at(UpdatesReader(str(tmp_path)))
                 recorded.more()
+                pace.read(recorded.log.number)
                 return taken
 
             number, rows = until(moved, f"load {turn}")
@@ -134,12 +144,6 @@ def test_the_sources_rows_are_brought_to_a_number_exactly(server: Postgres, tmp_
                 assert counted(rows[name]) == recorded.at(name, number), (turn, name, number)
             if turn == 1:
                 assert drop_below(recorded.writer.table, number) > 0
-    finally:
-        stop.set()
-        for one in writers:
-            one.join()
-        recorded.log.close()
-        recorded.writer.close()
     assert numbers == sorted(set(numbers)) and numbers[-1] > 20
     reader = UpdatesReader(str(tmp_path))
     assert reader.kept_from > 0

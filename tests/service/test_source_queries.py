@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import askedpostgres as asked
@@ -13,16 +14,19 @@ import psycopg
 import pytest
 from askedpostgres import execute, known, source
 from services import until
+from writers import at_work
 
 from streaming.algebra.duckops import DuckOperators
 from streaming.algebra.query import SourceQuery
 from streaming.algebra.signed import Signed
 from streaming.algebra.tree import Column, Join, Scan
+from streaming.embedded.pace import Pace
 from streaming.embedded.postgres import Postgres
 from streaming.sources.pgstate import PgState, PgStateCodec
 from streaming.sources.query import PostgresSource
 
 BIG = 100_000
+ANSWERS, TRANSACTIONS, AHEAD = 60, 250, 20
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +53,12 @@ def test_an_answer_holds_exactly_the_transactions_its_state_saw(
 ) -> None:
     """Six writers commit, some slowly, some roll back; every answer is compared with what it says."""
     execute(dsn, "CREATE TABLE led (xid text, n int)", "CREATE TABLE other (xid text, n int)")
-    stop, done, lock = threading.Event(), set[str](), threading.Lock()
+    done, lock = set[str](), threading.Lock()
 
-    def write(seed: int) -> None:
+    def write(seed: int, pace: Pace) -> None:
         rng = random.Random(seed)
         with psycopg.connect(dsn) as connection:
-            while not stop.is_set():
+            while pace.may_write():
                 (xid,) = connection.execute("SELECT pg_current_xact_id()::xid::text").fetchone()  # type: ignore[misc]
                 for n in range(rng.randint(1, 3)):
                     connection.execute("INSERT INTO led VALUES (%s, %s)", (xid, n))
@@ -67,21 +71,15 @@ def test_an_answer_holds_exactly_the_transactions_its_state_saw(
                 connection.commit()
                 with lock:
                     done.add(xid)
+                pace.wrote()
 
-    writers = [threading.Thread(target=write, args=(seed,)) for seed in range(6)]
-    for one in writers:
-        one.start()
     asking, found = source(dsn, ops, "led", "other"), asked.captured(dsn, "led", "other")
     trees = [asked.view(f"SELECT xid, n FROM north.{name}", found) for name in ("led", "other")]
-    answers = []
-    try:
-        end = time.monotonic() + 4
-        while time.monotonic() < end:
+    answers, pace = [], Pace(AHEAD)
+    with at_work(pace, [partial(write, seed) for seed in range(6)]):
+        while len(answers) < ANSWERS or len(done) < TRANSACTIONS:
+            pace.read(pace.written)
             answers.append(asked.asked(asking, *((tree, {}) for tree in trees)))
-    finally:
-        stop.set()
-        for one in writers:
-            one.join()
     before = 0
     for answer in answers:
         led, other = (asked.listed(rows) for rows in answer.rows)
@@ -91,7 +89,6 @@ def test_an_answer_holds_exactly_the_transactions_its_state_saw(
         assert codec.back(codec.note(answer.state)) == answer.state
         assert answer.state.upto >= before
         before = answer.state.upto
-    assert len(answers) > 20 and len(done) > 200, (len(answers), len(done))
     assert any(answer.state.xip for answer in answers)  # type: ignore[attr-defined]
     asking.close()
 

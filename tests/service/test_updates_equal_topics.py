@@ -14,7 +14,7 @@ def test_updates_are_what_the_second_assembly_makes_of_the_topics(
 ) -> None:
     pipeline = make_pipeline("assembled")
     with pipeline.running() as service:
-        with bank.at_work(seed=31) as workload:
+        with bank.at_work(pipeline, seed=31) as workload:
             until(pipeline.newest, "the first epoch", alive=service)
             done = workload.counters.total()
             until(lambda: workload.counters.total() > done + 60, "work while it runs")

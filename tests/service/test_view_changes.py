@@ -21,7 +21,8 @@ import pytest
 import yaml
 from conftest import Bank
 from proofs import assert_complete, assert_equal, assert_every_epoch_once, assert_no_change_twice
-from services import BANK_CONFIG, ROOT, Pipeline, until, write_pipeline, writing
+from services import BANK_CONFIG, ROOT, Pipeline, until, write_pipeline
+from writers import writing
 
 from streaming.catalog import load_catalog
 from streaming.readers import Warehouse
@@ -94,7 +95,7 @@ def test_views_come_and_go_under_load_and_through_kills(
     requests = Requests(pipeline.warehouse)
     held = tmp_path / "held.sql"
     held.write_text(HELD)
-    with bank.at_work(rate=10), pipeline.running() as service:
+    with bank.at_work(pipeline, rate=10), pipeline.running() as service:
         until(pipeline.newest, "the first epoch", alive=service)
         before = (pipeline.newest() or pytest.fail("no epoch")).epoch
         dropped = fresco(pipeline, "view", "drop", "large_entry", "--wait", PATIENCE)
@@ -120,7 +121,7 @@ def test_views_come_and_go_under_load_and_through_kills(
         assert views(pipeline) == [
             "balance", "branch_total", "held", "large_entry", "owner_entries",
         ]  # fmt: skip
-        with bank.at_work(rate=10, seed=7):
+        with bank.at_work(pipeline, rate=10, seed=7):
             added = fresco(pipeline, "view", "add", str(asked), "--wait", PATIENCE)
         assert added["state"] == "done" and "asked" in views(pipeline)
         bank.rests(pipeline, service)
@@ -142,7 +143,7 @@ def add_a_view_whose_load_is_held(bank: Bank, pipeline: Pipeline, file: Path) ->
     file.write_text(HELD.replace("VIEW held", "VIEW late"))
     last = pipeline.epochs()[-1]
     with pipeline.running("long") as service:
-        with entries_come(bank, "north"):
+        with entries_come(bank, pipeline, "north"):
             until(lambda: pipeline.epochs()[-1].epoch > last.epoch, "an epoch", alive=service)
             until(lambda: begins_at(pipeline, last.frontier), "the retention's cut", alive=service)
             with psycopg.connect(bank.dsns["north"]) as locking:
@@ -203,8 +204,8 @@ def waits_for_account(bank: Bank) -> bool:
     return found is not None and found[0] > 0
 
 
-def entries_come(bank: Bank, source: str) -> AbstractContextManager[None]:
+def entries_come(bank: Bank, pipeline: Pipeline, source: str) -> AbstractContextManager[None]:
     """Somebody who needs no account inserts entries, one a transaction, until the block ends."""
     numbers = itertools.count(7_700_000_000)
     inserts = (f"INSERT INTO entry VALUES ({n}, {1 + n % 5}, 1)" for n in numbers)
-    return writing(bank.dsns[source], inserts, 0.05)
+    return writing(pipeline, bank.dsns[source], inserts, 0.05)

@@ -69,7 +69,7 @@ def test_views_over_views_keep_their_levels_while_people_work_and_through_two_ki
         choices = plan_pipeline(pipeline.read_config()).choices
     levels = {view: choice.gives.text for view, choice in choices.items()}
     assert levels == {**dict.fromkeys(EXACT, "complete"), **dict.fromkeys(BY_BATCH, "strong")}
-    with bank.at_work(rate=20, seed=7) as workload:
+    with bank.at_work(pipeline, rate=20, seed=7) as workload:
         for further in (60, 90):
             with pipeline.running() as service:
                 until(pipeline.newest, "an epoch", alive=service)

@@ -24,10 +24,14 @@ from streaming.algebra.types import (
 )
 from streaming.errors import FrescoError
 
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(
-    r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:Z|[+-]\d{2}:\d{2})?"
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
+    r"(?:Z|[+-](?:0[0-9]|1[0-7]):[0-5][0-9]|[+-]18:00)?"
 )
+_INTEGRAL = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_SPACE = " \t\n\r\f\v"
 
 
 def cast(value: Scalar, type_: str) -> Scalar:
@@ -105,7 +109,7 @@ def literal(value: Lit, type_: str) -> object:
 
 def _literal(value: object, source: str, type_: str) -> object:
     if isinstance(value, str):
-        return _parsed(value.strip() if type_ != "string" else value, type_)
+        return _parsed(value.strip(_SPACE) if type_ != "string" else value, type_)
     if not exists(source, type_) and not (source == "double" and type_ == "float"):
         raise ValueError(type_)
     return convert(value, source, type_)
@@ -114,11 +118,11 @@ def _literal(value: object, source: str, type_: str) -> object:
 def _parsed(text: str, type_: str) -> object:
     if type_ == "string":
         return text
-    if type_ in INTEGRALS:
+    if type_ in INTEGRALS and _INTEGRAL.fullmatch(text) and len(text) < 40:
         return exact.to_integral(int(text), type_)
-    if is_decimal(type_):
+    if is_decimal(type_) and _NUMBER.fullmatch(text):
         return exact.to_decimal(Decimal(text), type_)
-    if type_ == "double":
+    if type_ == "double" and _NUMBER.fullmatch(text):
         return float(text)
     if type_ == "boolean":
         return {"true": True, "false": False}[text.lower()]

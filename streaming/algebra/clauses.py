@@ -1,4 +1,4 @@
-"""What a SELECT may consist of: the clauses refused by name, and what a parsed query is."""
+"""What the clauses of a SELECT share: a parsed query, its names, its conditions."""
 
 from __future__ import annotations
 
@@ -6,31 +6,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from streaming.algebra.casts import cast
 from streaming.algebra.scope import Text
 from streaming.algebra.tree import Scalar, Tree
-from streaming.algebra.types import NULL
 from streaming.errors import FrescoError
-
-_CLAUSES = {
-    "distinct": ("DISTINCT", "group by all columns instead"),
-    "limit": ("LIMIT", "a view has no order; limit it where it is read"),
-    "offset": ("OFFSET", "a view has no order; cut it where it is read"),
-    "order": ("ORDER BY", "a view has no order; sort it where it is read"),
-    "sort": ("SORT BY", "a view has no order; sort it where it is read"),
-    "cluster": ("CLUSTER BY", "remove it; the pipeline decides the layout"),
-    "distribute": ("DISTRIBUTE BY", "remove it; the pipeline decides the layout"),
-    "qualify": ("QUALIFY", "use WHERE or HAVING"),
-    "windows": ("WINDOW", "compute the window where the view is read"),
-    "laterals": ("LATERAL VIEW", "store the rows in a table of their own"),
-    "pivots": ("PIVOT", "write SUM(CASE WHEN ... END) per column"),
-    "hint": ("hints", "remove them; the pipeline plans its own work"),
-    "sample": ("TABLESAMPLE", "a sample has no source state; use WHERE"),
-    "version": ("VERSION AS OF", "a view is over the present; use AS OF when reading it"),
-    "when": ("TIMESTAMP AS OF", "a view is over the present; use AS OF when reading it"),
-    "by_name": ("UNION BY NAME", "use UNION ALL and put the columns in order"),
-    "joins": ("joins in parentheses", "write the joins one after the other in FROM"),
-}
 
 
 @dataclass(frozen=True)
@@ -42,27 +20,8 @@ class Query:
 
 
 def unsupported_clause(text: Text, name: str, node: exp.Expr, todo: str) -> FrescoError:
-    return text.refusal("SQL_UNSUPPORTED", f"{name} is not supported", node, todo)
-
-
-def refuse_clauses(text: Text, node: exp.Expr) -> None:
-    """Refuses a node with a clause that no view may have.
-
-    Raises:
-        FrescoError: SQL_UNSUPPORTED.
-    """
-    for key, (name, todo) in _CLAUSES.items():
-        value = node.args.get(key)
-        if (key == "joins" and isinstance(node, exp.Select)) or not value:
-            continue
-        if key == "distinct" and not isinstance(node, exp.Select):
-            continue
-        at = value[0] if isinstance(value, list) else value
-        raise unsupported_clause(text, name, at if isinstance(at, exp.Expr) else node, todo)
-    known = {"with_", "expressions", "from_", "joins", "where", "group", "having", *_CLAUSES}
-    for key, value in node.args.items() if isinstance(node, exp.Select) else ():
-        if value and key not in known:
-            raise unsupported_clause(text, key.strip("_").upper(), node, "remove it")
+    at = text.own(node)
+    return text.refusal("SQL_UNSUPPORTED", f"{name} is not supported", node, todo, at)
 
 
 def renamed(text: Text, query: Query, node: exp.Expr) -> Query:
@@ -83,7 +42,7 @@ def checked_condition(text: Text, built: Scalar, node: exp.Expr) -> Scalar:
     Raises:
         FrescoError: SQL_TYPES.
     """
-    if built.type not in ("boolean", NULL):
+    if built.type != "boolean":
         what = f"a condition of type {built.type}"
         raise text.refusal("SQL_TYPES", what, node, "write a comparison")
-    return cast(built, "boolean")
+    return built

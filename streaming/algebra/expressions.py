@@ -1,24 +1,24 @@
-"""Scalar SQL to typed scalars: sqlglot's expressions to `functions.call`, with Spark's literal
-types.
+"""Scalar SQL to typed scalars: sqlglot's expressions to `functions.call`, with Spark's literals.
 
 Whatever has no line here is refused by name. A caller may hand in `intercept`, which sees every
-node
-first: that is how an aggregate query replaces grouped expressions and aggregates by columns.
+node first: that is how an aggregate query replaces grouped expressions and aggregates by columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import re
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from sqlglot import exp
 
-from streaming.algebra.casts import cast
+from streaming.algebra.casts import cast, single
 from streaming.algebra.forbidden import forbidden
-from streaming.algebra.functions import call, unsupported
+from streaming.algebra.functions import CALLS, call, unsupported
 from streaming.algebra.scope import Scope, Text
 from streaming.algebra.tree import Call, Col, Lit, Scalar
-from streaming.algebra.types import INTEGRALS, NULL, decimal, simple_type
+from streaming.algebra.types import BITS, INTEGRALS, MAX_PRECISION, NULL, decimal, simple_type
 from streaming.errors import FrescoError
 
 Intercept = Callable[[exp.Expr], Scalar | None]
@@ -39,29 +39,18 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.Mul: "*",
     exp.Div: "/",
     exp.Mod: "%",
-    exp.Like: "like",
     exp.DPipe: "concat",
-    exp.Nullif: "nullif",
 }
-_UNARY: dict[type[exp.Expr], str] = {
-    exp.Not: "not",
-    exp.Upper: "upper",
-    exp.Lower: "lower",
-    exp.Length: "length",
-    exp.Abs: "abs",
-}
-_QUERIES = (exp.Subquery, exp.Exists, exp.Select, exp.SetOperation)
-_REFUSED: dict[type[exp.Expr], tuple[str, str]] = {
-    exp.Window: ("window functions", "compute the window where the view is read"),
-    exp.Filter: ("FILTER", "write SUM(CASE WHEN condition THEN value END)"),
-    exp.Distinct: ("DISTINCT", "remove DISTINCT; group by the values instead"),
-    exp.Escape: ("LIKE with ESCAPE", "use a pattern of % and _ only"),
-    exp.TryCast: ("this CAST", "CAST(value AS type)"),
-    exp.Placeholder: ("parameters", "write the value as a literal"),
-    exp.Parameter: ("parameters", "write the value as a literal"),
-    exp.Star: ("* inside an expression", "name the columns"),
-}
-_MORE = "ask for it, or compute it where the view is read"
+_NUMBER = re.compile(
+    r"(?P<digits>-?[0-9.]+(?P<exponent>[eE][+-]?\d+)?)(?P<suffix>[lLsSyYdDfF]|[bB][dD]|)"
+)
+_INTEGRAL_SUFFIXES = {"L": "bigint", "S": "smallint", "Y": "tinyint"}
+_SCALAR = (
+    "an aggregate without GROUP BY gives one row, so write it in FROM, "
+    "CROSS JOIN (SELECT SUM(x) AS s FROM ...) AS q, and use q.s; "
+    "compute others where the view is read"
+)
+_MORE = "compute it where the view is read"
 
 
 class Expressions:
@@ -116,50 +105,55 @@ class Expressions:
 
     def _build(self, node: exp.Expr) -> Scalar:
         kind = type(node)
-        if isinstance(node, exp.Column):
-            return self.column(node)
         if kind in _BINARY:
             return call(_BINARY[kind], self.build(node.this), self.build(node.expression))
-        if kind in _UNARY:
-            return call(_UNARY[kind], self.build(node.this))
         match node:
+            case exp.Column():
+                return self.column(node)
             case exp.Paren():
                 return self.build(node.this)
-            case exp.Literal() | exp.Boolean() | exp.Null() | exp.RawString():
+            case exp.Literal() | exp.Boolean() | exp.Null():
                 return constant(node)
+            case exp.Not():
+                return call("not", self.build(node.this))
             case exp.Neg():
                 return self._negative(node)
-            case exp.Cast() | exp.TryCast():
+            case exp.Cast():
                 return self._cast(node)
             case exp.Is():
                 return self._is(node)
-            case exp.In():
-                return self._in(node)
-            case exp.Between() if not node.args.get("symmetric"):
+            case exp.Like():
+                like = call("like", self.build(node.this), self.build(node.expression))
+                return call("not", like) if node.args.get("negate") else like
+            case exp.In() if node.expressions:
+                return call("in", *map(self.build, (node.this, *node.expressions)))
+            case exp.Between():
                 parts = (node.this, node.args["low"], node.args["high"])
                 return call("between", *map(self.build, parts))
-        return self._function(node)
-
-    def _function(self, node: exp.Expr) -> Scalar:
-        match node:
             case exp.Case():
                 return self._case(node)
-            case exp.If():
-                otherwise = node.args.get("false") or exp.Null()
-                return call("if", *map(self.build, (node.this, node.args["true"], otherwise)))
-            case exp.Coalesce():
-                return call("coalesce", *map(self.build, (node.this, *node.expressions)))
-            case exp.Concat():
-                return call("concat", *map(self.build, node.expressions))
-            case exp.Trim() if not node.args.get("expression") and not node.args.get("position"):
-                return call("trim", self.build(node.this))
+            case exp.Trim():
+                return self._called("trim", [node.this])
             case exp.Substring():
                 bounds = [node.args[k] for k in ("start", "length") if node.args.get(k)]
-                return call("substring", *map(self.build, (node.this, *bounds)))
-            case exp.Round():
-                places = [node.args["decimals"]] if node.args.get("decimals") else []
-                return call("round", *map(self.build, (node.this, *places)))
+                return self._called("substring", [node.this, *bounds])
+            case exp.Anonymous():
+                return self._called(node.name, node.expressions)
         raise self._refused(node)
+
+    def _called(self, word: str, arguments: Sequence[exp.Expr]) -> Scalar:
+        """A function by the name that is written, with as many arguments as Spark wants."""
+        if word.lower() not in CALLS:
+            raise forbidden(word) or unsupported(word)
+        name, least, most = CALLS[word.lower()]
+        if not least <= len(arguments) <= most:
+            few = str(least) if least == most else f"{least} to {most}"
+            raise FrescoError(
+                "SQL_FUNCTION_UNSUPPORTED",
+                f"function {word.upper()} of {len(arguments)} arguments is not supported",
+                todo=f"give it {few}",
+            )
+        return call(name, *map(self.build, arguments))
 
     def _negative(self, node: exp.Neg) -> Scalar:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
@@ -167,35 +161,29 @@ class Expressions:
         arg = self.build(node.this)
         if isinstance(arg, Lit) and isinstance(arg.value, Decimal):
             return Lit(arg.value.copy_negate(), arg.type)
-        if isinstance(arg, Lit) and isinstance(arg.value, int | float):
+        if isinstance(arg, Lit) and isinstance(arg.value, float):
             return Lit(-arg.value, arg.type)
+        if (
+            isinstance(arg, Lit)
+            and arg.type in INTEGRALS
+            and _fits(f"{-int(str(arg.value))}", arg.type)
+        ):
+            return Lit(-int(str(arg.value)), arg.type)
         return call("neg", arg)
 
     def _cast(self, node: exp.Cast) -> Scalar:
-        """CAST; sqlglot writes a number's suffix (1L) as one too, and that is a literal.
-
-        A cast of an integer stays a Call here: beside a decimal, Spark types it unlike a literal.
-        """
-        type_ = simple_type(node.to.sql(dialect="spark"))
+        """A cast of an integer stays a Call: beside a decimal, Spark types it unlike a literal."""
+        type_ = simple_type(node.to.meta["written"])
         value = cast(self.build(node.this), type_)
-        if isinstance(value, Lit) and type_ in INTEGRALS and not self._suffixed(node.this):
+        if isinstance(value, Lit) and type_ in INTEGRALS:
             return Call("cast", (value,), type_)
         return value
-
-    def _suffixed(self, node: exp.Expr) -> bool:
-        end = node.meta.get("end")
-        return end is not None and self._text.sql[end : end + 1].isalpha()
 
     def _is(self, node: exp.Is) -> Scalar:
         value = self.build(node.this)
         if isinstance(node.expression, exp.Null):
             return call("isnull", value)
         return call("<=>", value, self.build(node.expression))
-
-    def _in(self, node: exp.In) -> Scalar:
-        if node.args.get("query") or not node.expressions:
-            raise self._subquery(node)
-        return call("in", *map(self.build, (node.this, *node.expressions)))
 
     def _case(self, node: exp.Case) -> Scalar:
         parts: list[Scalar] = []
@@ -208,36 +196,13 @@ class Expressions:
         parts.append(self.build(default) if default else Lit(None, NULL))
         return call("case", *parts)
 
-    def _subquery(self, node: exp.Expr) -> FrescoError:
-        return self._text.refusal(
-            "SQL_UNSUPPORTED",
-            "a subquery inside an expression is not supported",
-            node,
-            "move it to FROM and join with it",
-        )
-
     def _refused(self, node: exp.Expr) -> FrescoError:
-        if isinstance(node, _QUERIES):
-            return self._subquery(node)
-        for kind, (what, todo) in _REFUSED.items():
-            if isinstance(node, kind):
-                return self._text.refusal("SQL_UNSUPPORTED", f"{what} is not supported", node, todo)
-        word = self._text.word(node)
-        error = forbidden(word) or forbidden(node.sql_name() if isinstance(node, exp.Func) else "")
-        if error:
-            return error
-        if isinstance(node, exp.AggFunc):
-            return self._text.refusal(
-                "SQL_UNSUPPORTED",
-                f"aggregate {word.upper()} is not supported here",
-                node,
-                "the aggregates are SUM, COUNT and AVG, in the select list and HAVING",
-            )
-        if isinstance(node, exp.Func):
-            return unsupported(word)
-        return self._text.refusal(
-            "SQL_UNSUPPORTED", f"{node.key.upper()} is not supported in an expression", node, _MORE
-        )
+        if isinstance(node, exp.Query):
+            what, todo = "a subquery inside an expression", _SCALAR
+        else:
+            what, todo = f"{self._text.word(node).upper()} in an expression", _MORE
+        at = self._text.own(node)
+        return self._text.refusal("SQL_UNSUPPORTED", f"{what} is not supported", node, todo, at)
 
 
 def constant(node: exp.Expr, sign: str = "") -> Lit:
@@ -246,17 +211,55 @@ def constant(node: exp.Expr, sign: str = "") -> Lit:
         return Lit(None, NULL)
     if isinstance(node, exp.Boolean):
         return Lit(bool(node.this), "boolean")
-    if isinstance(node, exp.RawString) or node.is_string:
+    if node.is_string:
         return Lit(str(node.this), "string")
-    text = sign + str(node.this)
-    if "e" in text.lower():
-        return Lit(float(text), "double")
-    number = Decimal(text)
-    if "." not in text:
-        for type_, limit in (("int", 1 << 31), ("bigint", 1 << 63)):
-            if -limit <= int(text) < limit:
-                return Lit(int(text), type_)
-    _, digits, exponent = number.as_tuple()
-    scale = -int(exponent)
-    type_ = simple_type(decimal(max(len(digits), scale), scale))
-    return Lit(number, type_)
+    return number(sign + str(node.this))
+
+
+def number(written: str) -> Lit:
+    """A number as Spark reads it: 1 int, 1L bigint, 1.50 decimal(3,2), 1e3 and 1D double.
+
+    Raises:
+        FrescoError: SQL_LITERAL for one that its type does not hold, or not exactly.
+    """
+    match = _NUMBER.fullmatch(written)
+    assert match is not None
+    digits, suffix = match["digits"], match["suffix"].upper()
+    if suffix in _INTEGRAL_SUFFIXES:
+        type_ = _INTEGRAL_SUFFIXES[suffix]
+        if not _fits(digits, type_):
+            raise _no_literal(written, type_)
+        return Lit(int(digits), type_)
+    if suffix in ("D", "F") or (not suffix and match["exponent"]):
+        return _floating(digits, "float" if suffix == "F" else "double")
+    if not suffix and "." not in digits:
+        for type_ in ("int", "bigint"):
+            if _fits(digits, type_):
+                return Lit(int(digits), type_)
+    sign, figures, exponent = Decimal(digits).as_tuple()
+    assert isinstance(exponent, int)
+    precision = max(len(figures) + max(0, exponent), -exponent)
+    if precision > MAX_PRECISION:
+        raise _no_literal(written, f"decimal({MAX_PRECISION},s)")
+    figures += (0,) * exponent
+    return Lit(Decimal((sign, figures, min(0, exponent))), decimal(precision, max(0, -exponent)))
+
+
+def _fits(digits: str, type_: str) -> bool:
+    limit = 1 << BITS[type_] - 1
+    return len(digits) < 30 and -limit <= int(digits) < limit
+
+
+def _floating(digits: str, type_: str) -> Lit:
+    value = float(digits)
+    if not math.isfinite(value) or (type_ == "float" and single(value) != Decimal(digits)):
+        raise _no_literal(digits, type_)
+    return Lit(value, type_)
+
+
+def _no_literal(written: str, type_: str) -> FrescoError:
+    return FrescoError(
+        "SQL_LITERAL",
+        f"{written} is not a literal of type {type_}",
+        todo="write a number that the type holds exactly",
+    )

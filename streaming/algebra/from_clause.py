@@ -10,7 +10,6 @@ from sqlglot import exp
 from streaming.algebra.clauses import (
     Query,
     checked_condition,
-    refuse_clauses,
     renamed,
     unsupported_clause,
 )
@@ -52,7 +51,6 @@ class FromClause:
 
     def _source(self, node: exp.Expr, ctes: Mapping[str, Query]) -> tuple[Tree, tuple[Name, ...]]:
         """One item of FROM, its columns numbered from 0."""
-        refuse_clauses(self._text, node)
         if isinstance(node, exp.Subquery):
             query = renamed(self._text, self._query(node.this, ctes), node)
             qualifier: tuple[str, ...] = (node.alias,) if node.alias else ()
@@ -88,11 +86,6 @@ class FromClause:
     def _join(
         self, left: Tree, names: tuple[Name, ...], node: exp.Join, ctes: Mapping[str, Query]
     ) -> tuple[Tree, tuple[Name, ...]]:
-        words = " ".join(str(node.args.get(k) or "") for k in ("method", "side", "kind")).split()
-        kind = [word for word in words if word != "OUTER"]
-        if kind not in ([], ["INNER"], ["CROSS"]):
-            todo = "only inner joins can be maintained so far; filter or union instead"
-            raise unsupported_clause(self._text, f"{' '.join(kind)} JOIN", node, todo)
         right, added = self._source(node.this, ctes)
         width = len(left.schema)
         added = tuple(

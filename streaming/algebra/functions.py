@@ -47,6 +47,13 @@ def call(name: str, *args: Scalar) -> Scalar:
 
 def unsupported(name: str) -> FrescoError:
     """The refusal of a function that is not on the list, with the nearest that is."""
+    if name.lower() in OTHER_AGGREGATES:
+        return FrescoError(
+            "SQL_UNSUPPORTED",
+            f"aggregate {name.upper()} is not supported",
+            todo="the aggregates of a view are SUM, COUNT and AVG; "
+            "compute others where the view is read",
+        )
     near = difflib.get_close_matches(name.lower(), NAMES, 1)
     hint = f"nearest: {near[0].upper()}; " if near else ""
     return FrescoError(
@@ -144,7 +151,10 @@ def _number_to_same(name: str) -> Typing:
 def _case(args: Args) -> Scalar:
     """WHEN, THEN, WHEN, THEN, ..., ELSE: conditions at even places, the last one is ELSE."""
     values = unified((*args[1:-1:2], args[-1]), "CASE")
-    whens = tuple(_boolean(arg, "CASE WHEN") for arg in args[:-1:2])
+    whens = args[:-1:2]
+    for when in whens:
+        if when.type != "boolean":
+            raise types_differ("CASE WHEN", when.type, "boolean")
     pairs = tuple(arg for pair in zip(whens, values, strict=False) for arg in pair)
     return Call("case", (*pairs, values[-1]), values[-1].type)
 
@@ -257,4 +267,43 @@ TYPING: dict[str, Typing] = {
 """From the function's name to its typing rule. A rule may be made of others (<> is NOT =), so the
 functions that occur in trees are fewer: those of `renderings.DUCK`."""
 
-NAMES = tuple(sorted(name for name in TYPING if name.isalpha() and name != "neg"))
+CALLS: dict[str, tuple[str, int, int]] = {
+    "abs": ("abs", 1, 1),
+    "char_length": ("length", 1, 1),
+    "character_length": ("length", 1, 1),
+    "coalesce": ("coalesce", 1, 255),
+    "concat": ("concat", 1, 255),
+    "if": ("if", 3, 3),
+    "ifnull": ("ifnull", 2, 2),
+    "isnotnull": ("isnotnull", 1, 1),
+    "isnull": ("isnull", 1, 1),
+    "lcase": ("lower", 1, 1),
+    "len": ("length", 1, 1),
+    "length": ("length", 1, 1),
+    "lower": ("lower", 1, 1),
+    "mod": ("%", 2, 2),
+    "nullif": ("nullif", 2, 2),
+    "nvl": ("nvl", 2, 2),
+    "round": ("round", 1, 2),
+    "substr": ("substring", 2, 3),
+    "substring": ("substring", 2, 3),
+    "trim": ("trim", 1, 1),
+    "ucase": ("upper", 1, 1),
+    "upper": ("upper", 1, 1),
+}
+"""What a view may call, by the name that is written: the typing rule and how few and how many
+arguments it takes."""
+AGGREGATES = {"avg": "avg", "count": "count", "mean": "avg", "sum": "sum"}
+"""The aggregates a view may call, by the name that is written."""
+_OTHERS = """
+    any any_value approx_count_distinct approx_percentile approx_top_k array_agg bit_and bit_or bit_xor
+    bitmap_construct_agg bitmap_or_agg bool_and bool_or collect_list collect_set corr count_if
+    count_min_sketch covar_pop covar_samp every first first_value grouping grouping_id
+    histogram_numeric hll_sketch_agg hll_union_agg kurtosis last last_value listagg max max_by median
+    min min_by mode percentile percentile_approx percentile_cont percentile_disc regr_avgx regr_avgy
+    regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy schema_of_variant_agg
+    skewness some std stddev stddev_pop stddev_samp string_agg try_avg try_sum var_pop var_samp variance
+"""
+OTHER_AGGREGATES = frozenset(_OTHERS.split())
+"""Spark's other aggregates."""
+NAMES = tuple(sorted((*CALLS, *AGGREGATES)))

@@ -8,10 +8,12 @@ SUM(x) + 1 or CASE WHEN key THEN ... are plain scalars over the Aggregate's outp
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeGuard
 
 from sqlglot import exp
 
 from streaming.algebra.expressions import Expressions, constant
+from streaming.algebra.functions import AGGREGATES
 from streaming.algebra.scope import Scope, Text
 from streaming.algebra.tree import (
     Aggregate,
@@ -27,8 +29,6 @@ from streaming.algebra.tree import (
 from streaming.algebra.types import avg_type, sum_type
 from streaming.errors import FrescoError
 
-_AGGREGATES = (exp.Sum, exp.Count, exp.Avg)
-
 
 def has_aggregate(nodes: Iterable[exp.Expr]) -> bool:
     """Whether one of the nodes holds an aggregate function (outside subqueries)."""
@@ -38,7 +38,19 @@ def has_aggregate(nodes: Iterable[exp.Expr]) -> bool:
 def _aggregates(node: exp.Expr) -> bool:
     prune = (exp.Subquery, exp.Select)
     found = node.walk(prune=lambda n: isinstance(n, prune))
-    return any(isinstance(n, exp.AggFunc) for n in found)
+    return any(is_aggregate(n) for n in found)
+
+
+def is_aggregate(node: exp.Expr) -> TypeGuard[exp.Anonymous]:
+    """Whether a node is the call of an aggregate function."""
+    return isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES
+
+
+def output_name(item: exp.Expr) -> str | None:
+    """The name of a select item: its alias, or the column's own; None where it has neither."""
+    if isinstance(item, exp.Alias):
+        return item.alias
+    return item.name if isinstance(item, exp.Column) else None
 
 
 def grouped(
@@ -56,7 +68,7 @@ def grouped(
     result: Tree = plan.aggregate(tree)
     if condition is not None:
         result = Select(result, condition)
-    return result, outputs, [item.alias_or_name or None for item in node.expressions]
+    return result, outputs, [output_name(item) for item in node.expressions]
 
 
 class _Grouping:
@@ -80,12 +92,7 @@ class _Grouping:
             self._group(group)
 
     def _group(self, group: exp.Group) -> None:
-        for kind in ("all", "cube", "rollup", "grouping_sets", "totals"):
-            if group.args.get(kind):
-                raise self._refusal(f"GROUP BY {kind.upper().replace('_', ' ')}", group)
         for item in group.expressions:
-            if isinstance(item, exp.Cube | exp.Rollup | exp.GroupingSets):
-                raise self._refusal(f"GROUP BY {item.key.upper()}", item)
             key = self._key(item)
             if key not in self._keys:
                 self._keys.append(key)
@@ -153,9 +160,9 @@ class _Grouping:
         return Aggregate(below, tuple(range(width)), aggregations, schema[:width] + results)
 
     def _intercept(self, node: exp.Expr) -> Scalar | None:
-        if isinstance(node, exp.Window | exp.Filter | exp.Literal):
+        if isinstance(node, exp.Literal):
             return None
-        if isinstance(node, _AGGREGATES):
+        if is_aggregate(node):
             return self._aggregation(node)
         if _aggregates(node):
             return None
@@ -188,27 +195,27 @@ class _Grouping:
             )
         return found
 
-    def _aggregation(self, node: exp.Expr) -> Scalar:
-        argument = node.this
-        if isinstance(argument, exp.Distinct) or node.args.get("distinct"):
-            name = f"{node.key.upper()}(DISTINCT)"
-            raise self._refusal(name, node)
-        if node.expressions:
-            raise self._refusal(f"{node.key.upper()} of several arguments", node)
+    def _aggregation(self, node: exp.Anonymous) -> Scalar:
+        function, word = AGGREGATES[node.name.lower()], node.name.upper()
+        if len(node.expressions) != 1:
+            raise self._refusal(f"{word} of {len(node.expressions)} arguments", node)
+        argument = node.expressions[0]
         if isinstance(argument, exp.Star):
-            return self._result("count_all", None, "bigint")
+            if function == "count":
+                return self._result("count_all", None, "bigint")
+            raise self._refusal(f"{word}(*)", node)
         if _aggregates(argument):
             raise self._refusal("an aggregate of an aggregate", node)
         scalar = self._plain.build(argument)
-        if isinstance(node, exp.Count):
+        if function == "count":
             if isinstance(scalar, Lit) and scalar.value is not None:
                 return self._result("count_all", None, "bigint")
             return self._result("count", scalar, "bigint")
-        type_ = sum_type(scalar.type) if isinstance(node, exp.Sum) else avg_type(scalar.type)
+        type_ = sum_type(scalar.type) if function == "sum" else avg_type(scalar.type)
         if type_ is None:
-            what = f"{node.key.upper()} of {scalar.type}"
+            what = f"{word} of {scalar.type}"
             raise self._text.refusal("SQL_TYPES", what, node, "CAST the argument to a number")
-        return self._result("sum" if isinstance(node, exp.Sum) else "avg", scalar, type_)
+        return self._result(function, scalar, type_)
 
     def _result(self, function: str, argument: Scalar | None, type_: str) -> Col:
         """The result's column; equal aggregates are computed once."""

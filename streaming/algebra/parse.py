@@ -18,22 +18,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sqlglot import exp, parse_one, tokenize
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot import exp
 
+from streaming.algebra.accepted import check
 from streaming.algebra.casts import cast
 from streaming.algebra.clauses import (
     Query,
     checked_condition,
-    refuse_clauses,
     renamed,
     unsupported_clause,
 )
 from streaming.algebra.expressions import Expressions
 from streaming.algebra.from_clause import FromClause
-from streaming.algebra.grouping import grouped, has_aggregate
+from streaming.algebra.grouping import grouped, has_aggregate, is_aggregate, output_name
 from streaming.algebra.normal import normal
 from streaming.algebra.scope import Name, Scope, Text, nearest
+from streaming.algebra.syntax import syntax
 from streaming.algebra.tree import Call, Col, Column, Project, Relation, Scalar, Select, Tree, Union
 from streaming.algebra.types import NULL, common_type
 from streaming.errors import FrescoError
@@ -51,7 +51,13 @@ def parse(sql: str, relations: Mapping[str, Relation], *, origin: str = "") -> T
         FrescoError: codes SQL_*, with line and column.
     """
     text = Text(sql, origin)
-    node = _syntax(text)
+    node = syntax(text)
+    check(text, node)
+    return parsed(text, node, relations)
+
+
+def parsed(text: Text, node: exp.Expr, relations: Mapping[str, Relation]) -> Tree:
+    """The tree of a SELECT that was read and checked; see `parse`."""
     query = _Parser(text, relations).query(node, {})
     _named(text, node, query)
     return normal(query.tree)
@@ -61,55 +67,12 @@ def tables(sql: str, *, origin: str = "") -> tuple[str, ...]:
     """The names of the relations a SELECT scans, as written ("north.entry"), CTEs left out.
 
     Raises:
-        FrescoError: SQL_SYNTAX, SQL_NOT_SELECT.
+        FrescoError: SQL_SYNTAX, SQL_NOT_SELECT, SQL_LITERAL, SQL_UNSUPPORTED.
     """
-    node = _syntax(Text(sql, origin))
+    node = syntax(Text(sql, origin))
     ctes = {cte.alias.lower() for cte in node.find_all(exp.CTE)}
     names = [".".join(part.name for part in table.parts) for table in node.find_all(exp.Table)]
     return tuple(dict.fromkeys(name for name in names if name.lower() not in ctes))
-
-
-def _syntax(text: Text) -> exp.Expr:
-    try:
-        node = parse_one(text.sql, dialect="spark")
-    except ParseError as error:
-        first = error.errors[0] if error.errors else {}
-        what = str(first.get("description") or error).split("\n")[0]
-        raise _syntax_error(text, what, _error_offset(text, first)) from error
-    except SqlglotError as error:
-        raise _syntax_error(text, str(error).split("\n")[0], 0) from error
-    if not isinstance(node, exp.Select | exp.SetOperation | exp.Subquery):
-        raise FrescoError(
-            "SQL_NOT_SELECT",
-            "a view is one SELECT",
-            where=text.place(node),
-            todo="write AS SELECT ... with a single statement and nothing after it",
-        )
-    for token in tokenize(text.sql, read="spark"):
-        if token.text.upper() == "TRY_CAST":
-            raise FrescoError(
-                "SQL_FUNCTION_UNSUPPORTED",
-                "TRY_CAST is not supported",
-                where=text.where(token.start),
-                todo="use CAST",
-            )
-    return node
-
-
-def _error_offset(text: Text, error: Mapping[str, object]) -> int:
-    """sqlglot counts lines from 1 and names the column of a token's last character."""
-    line, column = int(str(error.get("line") or 1)), int(str(error.get("col") or 1))
-    before = sum(len(part) + 1 for part in text.sql.split("\n")[: line - 1])
-    return max(0, before + column - max(1, len(str(error.get("highlight") or " "))))
-
-
-def _syntax_error(text: Text, what: str, offset: int) -> FrescoError:
-    return FrescoError(
-        "SQL_SYNTAX",
-        f"this is not SQL that can be read: {what}",
-        where=text.where(offset),
-        todo="correct it; views are in Spark's dialect",
-    )
 
 
 def _named(text: Text, node: exp.Expr, query: Query) -> None:
@@ -143,18 +106,12 @@ class _Parser:
 
     def query(self, node: exp.Expr, ctes: Mapping[str, Query]) -> Query:
         """A SELECT, a UNION ALL, or either in parentheses."""
-        refuse_clauses(self._text, node)
         ctes = self._with(node, ctes)
         match node:
             case exp.Subquery():
                 return self.query(node.this, ctes)
-            case exp.Union() if node.args.get("distinct") is False:
+            case exp.Union():
                 return self._union(node, ctes)
-            case exp.SetOperation():
-                name = "UNION" if isinstance(node, exp.Union) else node.key.upper()
-                raise unsupported_clause(
-                    self._text, name, node, "only UNION ALL keeps a bag's duplicates"
-                )
             case exp.Select():
                 return self._select(node, ctes)
         raise self._text.refusal("SQL_NOT_SELECT", "a view is one SELECT", node, "write a SELECT")
@@ -163,8 +120,6 @@ class _Parser:
         clause = node.args.get("with_")
         if clause is None:
             return ctes
-        if clause.args.get("recursive"):
-            raise unsupported_clause(self._text, "WITH RECURSIVE", clause, "write the joins out")
         known = dict(ctes)
         for cte in clause.expressions:
             query = self.query(cte.this, known)
@@ -207,7 +162,7 @@ class _Parser:
         plain = Expressions(self._text, scope)
         where = node.args.get("where")
         if where is not None:
-            aggregate = where.find(exp.AggFunc)
+            aggregate = next(filter(is_aggregate, where.walk(prune=_is_query)), None)
             if aggregate is not None:
                 raise unsupported_clause(
                     self._text, "an aggregate in WHERE", aggregate, "use HAVING"
@@ -237,12 +192,10 @@ class _Parser:
                     names.append(found.name)
             else:
                 outputs.append(build.build(item.this if isinstance(item, exp.Alias) else item))
-                names.append(item.alias_or_name or None)
+                names.append(output_name(item))
         return outputs, names
 
     def _starred(self, item: exp.Expr, star: exp.Star, scope: Scope) -> tuple[Name, ...]:
-        if any(star.args.values()):
-            raise unsupported_clause(self._text, "* EXCEPT", item, "name the columns")
         qualifier = [p.name for p in item.parts[:-1]] if isinstance(item, exp.Column) else []
         found = scope.starred(qualifier)
         if not found:
@@ -251,6 +204,10 @@ class _Parser:
             todo = nearest(qualifier[-1], known) if qualifier else ""
             raise self._text.refusal("SQL_UNKNOWN_RELATION", what, item, todo or "name the columns")
         return found
+
+
+def _is_query(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Query)
 
 
 def _coerced(tree: Tree, position: int, type_: str) -> Scalar:

@@ -8,12 +8,13 @@ alias, a table name, or source and table.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from sqlglot import exp
 
+from streaming.algebra.lexer import Lexeme, lexemes
 from streaming.algebra.tree import Col, Relation
 from streaming.errors import FrescoError
 
@@ -36,39 +37,53 @@ class Text:
         line, column = before.count("\n") + 1, offset - before.rfind("\n")
         return f"{self.origin}:{line}:{column}" if self.origin else f"line {line}, column {column}"
 
+    def start(self, node: exp.Expr) -> int | None:
+        """Where a node begins; None for one that stands nowhere in the text."""
+        return min((n.meta["start"] for n in node.walk() if "start" in n.meta), default=None)
+
     def place(self, node: exp.Expr) -> str:
-        """Where a node begins; the nearest node above with a known place where it has none."""
-        named = self._call(node)
-        if named is not None:
-            return self.where(named)
+        """Line and column where a node begins; of the node above where it stands nowhere."""
         at: exp.Expr | None = node
         while at is not None:
-            starts = [n.meta["start"] for n in at.walk() if "start" in n.meta]
-            if starts:
-                return self.where(min(starts))
+            start = self.start(at)
+            if start is not None:
+                return self.where(start)
             at = at.parent
         return self.where(0)
 
-    def _call(self, node: exp.Expr) -> int | None:
-        """Where the name of a function stands that sqlglot gives no place."""
-        if not isinstance(node, exp.Func) or isinstance(node, exp.Binary) or "start" in node.meta:
-            return None
-        starts = [n.meta["start"] for n in node.walk() if "start" in n.meta]
-        name = re.compile(rf"\b{node.sql_name()}\b", re.IGNORECASE)
-        found = [m.start() for m in name.finditer(self.sql, 0, min(starts, default=len(self.sql)))]
-        if not found:
-            return None
-        return found[-1] if starts else found[0]
+    def own(self, node: exp.Expr) -> int:
+        """Where the word stands that makes a node what it is: an operator, a function, a clause."""
+        for key in ("operator", "start"):
+            if key in node.meta:
+                return int(node.meta[key])
+        inner = node.expression if isinstance(node, exp.Binary) else node
+        limit = self.start(inner)
+        before = [w for w in self.lexemes if limit is None or w.start < limit]
+        words = [w for w in before if w.text not in "()"]
+        return words[-1].start if words else 0
 
     def word(self, node: exp.Expr) -> str:
-        """The word a function call begins with, as written."""
-        if "start" in node.meta:
-            return self.sql[node.meta["start"] : node.meta["end"] + 1].strip("`")
-        name = node.sql_name() if isinstance(node, exp.Func) else node.key
-        return str(name).lower()
+        """That word as written, a name without its backticks."""
+        if "function" in node.meta:
+            return str(node.meta["function"])
+        own = self.own(node)
+        return next((w.text for w in self.lexemes if w.start == own), "")
 
-    def refusal(self, code: str, what: str, node: exp.Expr, todo: str) -> FrescoError:
-        return FrescoError(code, what, where=self.place(node), todo=todo)
+    @cached_property
+    def lexemes(self) -> tuple[Lexeme, ...]:
+        """The words of the text.
+
+        Raises:
+            LexicalError: as `lexer.lexemes`.
+        """
+        return lexemes(self.sql)
+
+    def refusal(
+        self, code: str, what: str, node: exp.Expr, todo: str, at: int | None = None
+    ) -> FrescoError:
+        """The error at a node, or at the offset `at`."""
+        where = self.place(node) if at is None else self.where(at)
+        return FrescoError(code, what, where=where, todo=todo)
 
     def placed(self, error: FrescoError, node: exp.Expr) -> FrescoError:
         """The error with the node's place, unless it has one."""

@@ -1,0 +1,175 @@
+"""A view's text as sqlglot's tree, with nothing changed on the way.
+
+sqlglot reads many dialects: it renames functions, drops arguments that it has no place for, and takes
+clauses in any order. `lexer` cuts the text and gives literals their values; the parser here knows no
+function by another name than the one that stands in the text, and notes where nodes begin. What it has
+read is then looked at by `accepted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token
+
+from streaming.algebra.lexer import LexicalError, tokens
+from streaming.algebra.scope import Text
+from streaming.errors import FrescoError
+
+
+def _with(method: str, parse: Callable[..., Any]) -> Callable[..., Any]:
+    """A parser's entry that goes through one of its methods, which gets the entry there was."""
+    return lambda parser, *rest: getattr(parser, method)(parse, *rest)
+
+
+class _Parser(SparkParser):
+    """sqlglot's parser for Spark, which leaves functions as written and notes where nodes begin."""
+
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: SparkParser.FUNCTION_PARSERS[name]
+        for name in ("CAST", "TRIM", "SUBSTRING", "SUBSTR", "EXTRACT", "POSITION", "OVERLAY")
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        "CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]
+    }
+    QUERY_MODIFIER_PARSERS: ClassVar[dict[Any, Any]] = {
+        kind: _with("_modifier", parse)
+        for kind, parse in SparkParser.QUERY_MODIFIER_PARSERS.items()
+    }
+    RANGE_PARSERS: ClassVar[dict[Any, Any]] = {
+        kind: _with("_range", parse) for kind, parse in SparkParser.RANGE_PARSERS.items()
+    }
+
+    def _modifier(self, parse: Callable[..., Any]) -> Any:
+        token = self._curr
+        key, value = parse(self)
+        for node in value if isinstance(value, list) else [value]:
+            self._begins(node, token)
+        return key, value
+
+    def _range(self, parse: Callable[..., Any], this: exp.Expr | None) -> Any:
+        operator = self._prev
+        node = parse(self, this)
+        predicate = node.this if isinstance(node, exp.Escape | exp.Not) else node
+        if isinstance(predicate, exp.Expr):
+            predicate.meta.setdefault("operator", operator.start)
+        return node
+
+    def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
+        token = self._curr
+        node = super()._parse_window(this, alias)
+        if node is not None and node is not this and token:
+            node.meta["operator"] = token.start
+        return node
+
+    def _parse_unary(self) -> exp.Expr | None:
+        token = self._curr
+        node = super()._parse_unary()
+        if isinstance(node, exp.Not | exp.Neg | exp.Interval | exp.Cast):
+            self._begins(node, token)
+        return node
+
+    def _parse_function_call(self, *args: Any, **named: Any) -> exp.Expr | None:
+        token = self._curr
+        node = super()._parse_function_call(*args, **named)
+        inner = node
+        while isinstance(inner, exp.Window | exp.Filter | exp.WithinGroup):
+            inner = inner.this
+        if isinstance(inner, exp.Expr) and token:
+            self._begins(inner, token)
+            inner.meta["function"] = token.text
+        return node
+
+    def _parse_join(self, *args: Any, **named: Any) -> exp.Join | None:
+        token = self._curr
+        node = super()._parse_join(*args, **named)
+        self._begins(node, token)
+        return node
+
+    def _parse_types(self, *args: Any, **named: Any) -> exp.Expr | None:
+        first = self._index
+        node = super()._parse_types(*args, **named)
+        if isinstance(node, exp.DataType):
+            written = self._tokens[first : self._index]
+            node.meta["written"] = "".join(token.text for token in written)
+            self._begins(node, written[0] if written else None)
+        return node
+
+    def parse_set_operation(self, *args: Any, **named: Any) -> exp.SetOperation | None:
+        token = self._curr
+        node = super().parse_set_operation(*args, **named)
+        if node is not None:
+            node.meta["operator"] = token.start
+        return node
+
+    def _begins(self, node: Any, token: Token | None) -> None:
+        if isinstance(node, exp.Expr) and token is not None and "start" not in node.meta:
+            node.meta["start"], node.meta["end"] = token.start, token.end
+
+
+def syntax(text: Text) -> exp.Expr:
+    """The tree as sqlglot has it, of anything that may be a SELECT.
+
+    Meta of a node: `start` and `end` (offsets of its first word), `operator` (offset of its own
+    word where that is not the first), `function` (the name that is called), `written` (a type).
+
+    Raises:
+        FrescoError: SQL_SYNTAX, SQL_NOT_SELECT, SQL_LITERAL, SQL_UNSUPPORTED (by the lexer).
+    """
+    try:
+        words = text.lexemes
+        first = next((word for word in words if word.text != "("), None)
+        if first is None or first.text.upper() not in ("SELECT", "WITH"):
+            raise _not_select(text, first.start if first else 0)
+        found = tokens(text.sql, words)
+        nodes = [node for node in _Parser(dialect=Spark()).parse(found, text.sql) if node]
+    except LexicalError as problem:
+        error = problem.error
+        where = text.where(problem.offset)
+        raise FrescoError(error.code, error.what, where=where, todo=error.todo) from problem
+    except ParseError as problem:
+        first_error = problem.errors[0] if problem.errors else {}
+        offset = _error_offset(text, first_error)
+        raise _syntax_error(text, _reason(text, first_error), offset) from problem
+    except SqlglotError as problem:
+        raise _syntax_error(text, "it is not one SELECT", 0) from problem
+    if len(nodes) != 1 or not isinstance(nodes[0], exp.Select | exp.SetOperation | exp.Subquery):
+        raise _not_select(text, first.start)
+    return nodes[0]
+
+
+def _not_select(text: Text, offset: int) -> FrescoError:
+    return FrescoError(
+        "SQL_NOT_SELECT",
+        "a view is one SELECT",
+        where=text.where(offset),
+        todo="write AS SELECT ... with a single statement and nothing after it",
+    )
+
+
+def _reason(text: Text, error: Mapping[str, Any]) -> str:
+    """What sqlglot could not read, without the names of its classes."""
+    near = str(error.get("highlight") or "")
+    return f"near {near!r}" if near else "it ends too early"
+
+
+def _error_offset(text: Text, error: Mapping[str, Any]) -> int:
+    """sqlglot counts lines from 1 and names the column of a token's last character."""
+    line, column = int(str(error.get("line") or 1)), int(str(error.get("col") or 1))
+    before = sum(len(part) + 1 for part in text.sql.split("\n")[: line - 1])
+    return max(0, before + column - max(1, len(str(error.get("highlight") or " "))))
+
+
+def _syntax_error(text: Text, what: str, offset: int) -> FrescoError:
+    return FrescoError(
+        "SQL_SYNTAX",
+        f"this is not SQL that can be read: {what}",
+        where=text.where(offset),
+        todo="correct it; views are in Spark's dialect",
+    )

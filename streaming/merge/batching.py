@@ -2,19 +2,20 @@
 
 A BWT names, for each list it applies from, the numbers to apply: rows of one column leave the table
 in order, so what a batch takes of a view is one interval of numbers, however many rows it covers.
-Two BWTs depend on each other when they share a view; `disciplines` says who keeps to it.
+Two BWTs depend on each other when they share a view or guarded rows; `disciplines` says who keeps to it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from streaming.errors import FrescoError
 from streaming.merge.covered import Covered, RelLog, merged
 from streaming.merge.disciplines import Commits, Discipline, parted
 from streaming.merge.rows import (
+    GUARD,
     UNPAINTED,
     HeldList,
     Shape,
@@ -84,7 +85,7 @@ class BatchedTransaction:
         frontier: every number up to it is reflected after this commit and those before it; -1
             before number 0 is. Views that are passed through go by their parts alone.
         ahead: ranges above the frontier that are reflected too (rows that overtook).
-        depends_on: sequences of the latest earlier BWTs with which it shares a view.
+        depends_on: sequences of the latest earlier BWTs with which it shares a view, or guarded rows.
         suspended: (view, its last good number) for views that have left the group.
         positions: source positions after the last REL message at or below the frontier.
         committed_ms: newest source commit among the REL messages this commit completes; None
@@ -139,6 +140,8 @@ class Submission:
         self.commits = Commits(group, discipline)
         self.dropped: dict[str, tuple[int, int]] = {}
         """Views whose column closes with the next batch: at which number, their last batch."""
+        self.guard: tuple[int, ...] = ()
+        """The sequences of the last batches that guarded rows come after."""
         self.columns(views)
 
     def columns(self, views: tuple[str, ...]) -> None:
@@ -156,7 +159,7 @@ class Submission:
             pieces = [transaction]
             if not (transaction.together or whole):
                 pieces = [WarehouseTransaction((span,), False) for span in transaction.spans]
-            if not self.begun and transaction.spans[0].first == 0:
+            if not self.begun and any(s.first == 0 and s.shape.counts for s in transaction.spans):
                 self.begun = True
                 self.ready.extend((pieces[0], *self.early, *pieces[1:]))
                 self.early = []
@@ -199,9 +202,8 @@ class Submission:
         parts, deltas = self._parts(vut, reached)
         self.sequence += 1
         self.since_ms = None
-        depends_on = self._depend(reached, dropped, joins=bool(added))
-        touched = {self.views[x] for x in touched_columns(reached, len(self.views))}
-        self.commits.submit(self.sequence, touched | dropped.keys(), ranges)
+        depends_on = self._depend(self._touched(reached, dropped), dropped, joins=bool(added))
+        self.commits.submit(self.sequence, self._touched(reached, dropped), ranges)
         for first, last in ranges:
             self.covered.add(first, last)
         released = self.rels.take_released(ranges[-1][1]) if ranges else ()
@@ -222,16 +224,29 @@ class Submission:
             dropped=tuple((view, number) for view, (number, _) in dropped.items()),
         )
 
+    def _touched(self, reached: Iterable[Shape], dropped: Iterable[str]) -> set[str]:
+        """The columns that a batch touches, by names.
+
+        A view that leaves takes its old content away, before any row that its column held back shows.
+        """
+        names = (*self.views, GUARD)
+        touched = {names[x] for x in touched_columns(reached)}
+        return touched.union(dropped, (GUARD,)) if dropped else touched
+
     def _depend(
-        self, reached: dict[Shape, int], dropped: dict[str, tuple[int, int]], joins: bool
+        self, touched: set[str], dropped: dict[str, tuple[int, int]], joins: bool
     ) -> tuple[int, ...]:
         """The latest earlier batches that this one depends on; it is the latest now."""
-        touched = touched_columns(reached, len(self.views))
-        above = range(len(self.views)) if joins else touched
-        depends_on = {self.latest[x] for x in above} | {last for _, last in dropped.values()}
-        touched |= {x for x, view in enumerate(self.views) if view in dropped}
-        for x in touched:
-            self.latest[x] = self.sequence
+        depends_on = {last for _, last in dropped.values()}
+        for x, view in enumerate(self.views):
+            if joins or view in touched:
+                depends_on.add(self.latest[x])
+            if view in touched:
+                self.latest[x] = self.sequence
+        if joins or GUARD in touched:
+            depends_on.update(self.guard)
+        if GUARD in touched:
+            self.guard = (self.sequence,)
         for view in dropped:
             del self.dropped[view]
         return tuple(sorted(depends_on - {0}))

@@ -127,7 +127,10 @@ class BlockMerge:
         work = {k: work_of(runs) for k, runs in blocks.items()}
         for k, by_view in work.items():
             for view, wanted in by_view.items():
-                covered = self.early.get(view, {}).get(k)
+                suspended = (
+                    view in self.inner.suspended
+                )  # what is early is of the view that comes back
+                covered = None if suspended else self.early.get(view, {}).get(k)
                 if covered is not None and not within(wanted, covered):
                     raise ProtocolError("merge", rel, lacks(view, covered, wanted))
         ready: list[WarehouseTransaction] = []

@@ -9,7 +9,12 @@ views at n, or further only by transactions that do not concern it.
 Dropping closes the column at once: its cells turn black in every row that is not in a batch, its lists
 are forgotten, and the next batch says so. What its manager had sent before it heard of it comes to
 nothing. A suspended view comes back by joining again, and what is left of its old column is forgotten;
-until then it is told as suspended. Rows that lose a view and keep others are guarded (`relrows`).
+until then it is told as suspended.
+
+Whatever takes a column away, or the end of one, leaves the order that the column stood for: all rows that
+have the view are guarded from then on, those that keep it (down to where it is suspended) and those that
+are ready or submitted too. Smallest history: T1 on q and r, T2 on q and s, a view over each of the
+three; the one over q is suspended after T1, or is dropped, and only the guard keeps T2 behind T1.
 
 A change of columns happens to the machine's saved state: its snapshot, by view names, is put into a
 table with the other columns. Every rule is checked before:
@@ -27,7 +32,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streaming.errors import ProtocolError
-from streaming.merge.rows import WarehouseTransaction
+from streaming.merge.rows import GUARD, WarehouseTransaction
 from streaming.merge.state import Ahead, load
 from streaming.messages import ActionList, Suspend, ViewChange
 
@@ -52,6 +57,41 @@ def receive_change(machine: MergeMachine, change: ViewChange) -> list[WarehouseT
         machine.ahead.append(Ahead(change, []))
         return []
     return _add(machine, change)
+
+
+def blacken(saved: dict[str, Any], view: str, after: int) -> None:
+    """Suspends a view in a saved state: its column is black below `after`.
+
+    A row that counts nothing ends with its view.
+    """
+    saved["suspended"][view] = after
+    _keep_order(saved, view)
+    shapes, without = saved["shapes"], {}
+    for at, (kind, names, idle) in enumerate(list(shapes)):
+        if view in names:
+            without[at] = len(shapes) if kind == "guarded" else None
+            if kind == "guarded":
+                shapes.append(
+                    [kind, *([name for name in each if name != view] for each in (names, idle))]
+                )
+    rows = []
+    for first, last, at in saved["rows"]:
+        if first <= after or at not in without:
+            rows.append([first, min(last, after) if at in without else last, at])
+        if last > after and without.get(at) is not None:
+            rows.append([max(first, after + 1), last, without[at]])
+    saved["rows"] = rows
+
+
+def _keep_order(saved: dict[str, Any], view: str) -> None:
+    """Guards what a saved state has of a view."""
+    for shape in saved["shapes"]:
+        if shape[0] == "counted" and view in shape[1]:
+            shape[0] = "guarded"
+    saved["guard"] = sorted({*saved["guard"], saved["latest"][view]} - {0})
+    for submitted in saved["commits"]["submitted"]:
+        if view in submitted[1]:
+            submitted[1] = sorted({*submitted[1], GUARD})
 
 
 def is_late(machine: MergeMachine, message: ActionList | Suspend) -> bool:
@@ -179,6 +219,7 @@ def _drop(machine: MergeMachine, change: ViewChange) -> list[WarehouseTransactio
 
 def _without(saved: dict[str, Any], view: str) -> None:
     """Takes a view's column out of a saved state."""
+    _keep_order(saved, view)
     for by_view in (
         "painted",
         "passed",
@@ -193,8 +234,6 @@ def _without(saved: dict[str, Any], view: str) -> None:
     saved["views"] = [name for name in saved["views"] if name != view]
     saved["through"] = [name for name in saved["through"] if name != view]
     for shape in saved["shapes"]:
-        if shape[0] == "counted" and view in shape[1]:
-            shape[0] = "guarded"
         shape[1:] = [[name for name in names if name != view] for names in shape[1:]]
     gone = {
         at

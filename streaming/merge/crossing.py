@@ -47,7 +47,7 @@ def receive_waiting(machine: MergeMachine) -> list[WarehouseTransaction]:
         ProtocolError: a message that waited breaks a rule.
     """
     ready: list[WarehouseTransaction] = []
-    for view, held in list(machine.crossing.items()):
+    for view, held in sorted(machine.crossing.items()):
         del machine.crossing[view]
         for message in held:
             ready += machine.receive(message)

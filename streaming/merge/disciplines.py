@@ -1,8 +1,8 @@
 """Which warehouse transactions may be submitted while others have not committed (MVC 4.3).
 
-WT_j depends on WT_i when j > i and both touch a view; dependent ones must commit in the order in which
-they were submitted. The paper's three ways to see to it, each also for batches (a BWT touches what
-its WTs touch, so batching makes dependencies that were not there):
+WT_j depends on WT_i when j > i and both touch a view, or both have guarded rows (`rows`); dependent
+ones must commit in the order in which they were submitted. The paper's three ways to see to it, each
+also for batches (a BWT touches what its WTs touch, so batching makes dependencies that were not there):
 
 * "sequential": the next one is submitted when the last one has committed;
 * "dependent": one is submitted beside others unless it depends on one that has not committed, or on
@@ -20,14 +20,14 @@ from typing import Any, Literal, NamedTuple
 
 from streaming.errors import ProtocolError
 from streaming.merge.covered import Covered
-from streaming.merge.rows import WarehouseTransaction, touched_columns
+from streaming.merge.rows import GUARD, WarehouseTransaction, touched_columns
 
 Discipline = Literal["declared", "sequential", "dependent"]
 Ranges = tuple[tuple[int, int], ...]
 
 
 class Submitted(NamedTuple):
-    """What is kept of a BWT until it has committed: VS of it, and its numbers."""
+    """What is kept of a BWT until it has committed: VS of it, the guard's column too, and its numbers."""
 
     views: frozenset[str]
     ranges: Ranges
@@ -50,7 +50,7 @@ class Commits:
 
     @property
     def busy(self) -> frozenset[str]:
-        """The views of which something has not committed."""
+        """The views of which something has not committed, and the guard if a guarded row has not."""
         return frozenset().union(*(one.views for one in self.submitted.values()))
 
     def submit(self, sequence: int, views: Iterable[str], ranges: Ranges) -> None:
@@ -97,15 +97,16 @@ def parted(
     """(what may be submitted beside what has not committed, what must wait), both in order.
 
     What waits holds back whatever depends on it in turn; so a transaction that goes ahead of it shares
-    no view with it.
+    no column with it.
     """
+    names = (*views, GUARD)
     held = set(commits.busy)
     open_numbers = [first for one in commits.submitted.values() for first, _ in one.ranges]
     free: deque[WarehouseTransaction] = deque()
     kept: deque[WarehouseTransaction] = deque()
     for transaction in ready:
         spans = transaction.spans
-        touches = {views[x] for x in touched_columns((s.shape for s in spans), len(views))}
+        touches = {names[x] for x in touched_columns(s.shape for s in spans)}
         joins = [span.first for span in spans if span.shape.joins]
         if touches & held or (joins and min(open_numbers, default=max(joins) + 1) <= max(joins)):
             kept.append(transaction)

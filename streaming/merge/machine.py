@@ -19,6 +19,7 @@ What the check of a list needs to know of a REL that has not come yet is checked
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -36,6 +37,7 @@ from streaming.merge.rows import (
     Shape,
     Span,
     WarehouseTransaction,
+    in_blocks,
 )
 from streaming.merge.state import Ahead, Joining, load, restore, snapshot
 from streaming.merge.vut import VUT
@@ -188,9 +190,8 @@ class MergeMachine:
     def _receive_rel(self, rel: Rel) -> list[WarehouseTransaction]:
         protocol.check_rel(self, rel)
         rows = relrows.rows_of(self, rel)
-        block = Block(rel.last, rel.first)
-        block.add(rows)
-        for x, held, state in protocol.match_early_lists(self, rel, block):
+        blocks = in_blocks(rows, rel.last, rel.first)
+        for x, held, state in protocol.match_early_lists(self, rel, blocks):
             held.state = state
             if state is None:
                 self.vut.lists[x].remove(held)
@@ -199,7 +200,7 @@ class MergeMachine:
                 self.passed[self.column[view]] = run.last
         self.seen = rel.last
         self.submission.rels.add(rel)
-        return self._add(rows, [block])
+        return self._add(rows, blocks.values())
 
     def _receive_list(self, message: ActionList) -> list[WarehouseTransaction]:
         x = protocol.check_list(self, message)
@@ -216,28 +217,20 @@ class MergeMachine:
         return spa.process_rows(vut, (row,)) if row is not None else []
 
     def _receive_suspend(self, message: Suspend) -> list[WarehouseTransaction]:
-        x = protocol.check_suspend(self, message)
-        self.suspended[message.view] = message.after
-        rows = self.vut.rows()
-        self.vut.clear_rows()
-        return self.place(
-            [s for row in rows for s in relrows.blackened(self, row, x, message.after)]
-        )
+        protocol.check_suspend(self, message)
+        saved = self.snapshot()
+        changes.blacken(saved, message.view, message.after)
+        return load(self, saved)
 
     def place(self, rows: list[Row]) -> list[WarehouseTransaction]:
-        """Fills the empty table with rows, ascending, and looks at all of them."""
-        blocks = {cut: Block(cut) for cut in self.submission.rels.cuts}
-        joining = []
+        """Fills the empty table with rows, ascending in each lane, and looks at all of them."""
+        by_cut: dict[int, list[Row]] = {}
         for row in rows:
-            if row.shape.joins:
-                block = Block(row.last)
-                joining.append(block)
-            else:
-                block = blocks[self.submission.rels.cut_after(row.first)]
-            block.add([row])
-        return self._add(rows, [*joining, *blocks.values()])
+            by_cut.setdefault(self.submission.rels.cut_after(row.first), []).append(row)
+        blocks = [in_blocks(inside, cut).values() for cut, inside in sorted(by_cut.items())]
+        return self._add(rows, [block for lanes in blocks for block in lanes])
 
-    def _add(self, rows: list[Row], blocks: list[Block]) -> list[WarehouseTransaction]:
+    def _add(self, rows: list[Row], blocks: Iterable[Block]) -> list[WarehouseTransaction]:
         empty = tuple([Span(r.first, r.last, r.shape) for r in rows if not r.shape.views])
         if empty:
             rows = [row for row in rows if row.shape.views]
@@ -262,8 +255,8 @@ class MergeMachine:
             columns = tuple(sorted(self.column[view] for view in views if view not in here))
             busy = tuple(x for x in columns if self.views[x] not in idle)
             keeps_order = self.order == "prefix" or len(columns) < len(views)
-            guarded = kind == "guarded" or (counts and keeps_order)
-            guard = self.guard if guarded and (columns or self.order == "prefix") else ()
+            ordered = counts and keeps_order and (columns or self.order == "prefix")
+            guard = self.guard if kind == "guarded" or ordered else ()
             known = shapes[views, idle] = Shape(columns + guard, busy, kind, views)
         return known
 

@@ -48,7 +48,7 @@ def process_columns(vut: VUT, columns: Iterable[int]) -> list[WarehouseTransacti
     ready: list[WarehouseTransaction] = []
     waiting = set(columns)
     while waiting := {x for x in waiting if vut.columns[x]}:
-        x = min(waiting, key=lambda column: vut.columns[column][0].first)
+        x = min(waiting, key=lambda column: (vut.columns[column][0].first, column))
         found = _closure_of_top(vut, x)
         if found is None:
             waiting.discard(x)

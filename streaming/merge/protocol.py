@@ -7,6 +7,7 @@ checked when its REL comes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming.errors import ProtocolError
@@ -141,8 +142,8 @@ def check_suspend(machine: MergeMachine, message: Suspend) -> int:
     return x
 
 
-def match_early_lists(machine: MergeMachine, rel: Rel, block: Block) -> list[Match]:
-    """Checks the lists that came before this REL against it.
+def match_early_lists(machine: MergeMachine, rel: Rel, blocks: Mapping[str, Block]) -> list[Match]:
+    """Checks the lists that came before this REL against its rows, `blocks` by lane.
 
     Returns:
         each of them with the last number it paints.
@@ -151,10 +152,12 @@ def match_early_lists(machine: MergeMachine, rel: Rel, block: Block) -> list[Mat
         ProtocolError: one crosses the cut, skips a number, or is needed at none of its numbers.
     """
     matches: list[Match] = []
+    nothing = Block(rel.last, rel.first)
     for x, view in enumerate(machine.views):
         painted = machine.vut.painted[x]
         if painted < rel.first:
             continue
+        block = blocks.get(view if view in machine.through else "", nothing)
         idle = any(view in run.idle for run in rel.runs)
         unlisted = rel.first
         for held in (held for held in machine.vut.lists[x] if held.state is None):

@@ -1,9 +1,9 @@
-"""The rows that a REL message makes, and what is left of them when a view is suspended (DESIGN 5).
+"""The rows that a REL message makes (DESIGN 5).
 
-A row that loses a view and keeps others is guarded from then on, and so is one of views that are painted
-and views that are passed through. Two rows may be in order because of a relation that only such a view
-reads; smallest history: T1 on r and q, T2 on q and s, views over each of the three. Without the column
-of the view over q nothing else keeps T2 behind T1.
+A row that names a suspended view is guarded, and so is one of views that are painted and views that are
+passed through. Two rows may be in order because of a relation that only such a view reads; smallest
+history: T1 on r and q, T2 on q and s, views over each of the three. Without the column of the view over
+q nothing else keeps T2 behind T1. `changes` guards the rows that are there when a column closes.
 """
 
 from __future__ import annotations
@@ -33,24 +33,6 @@ def rows_of(machine: MergeMachine, rel: Rel) -> list[Row]:
     return rows
 
 
-def blackened(machine: MergeMachine, row: Row, x: int, after: int) -> Iterator[Row]:
-    """The row with column x black below `after`; a row that counts nothing ends with its view.
-
-    What is left of a row that counts is guarded.
-    """
-    if x not in row.shape.views or row.last <= after:
-        yield Row(row.first, row.last, row.shape)
-        return
-    if row.first <= after:
-        yield Row(row.first, after, row.shape)
-    if not row.shape.counts:
-        return
-    names = machine.views
-    views = tuple(names[y] for y in row.shape.views if y != x and y < len(names))
-    idle = tuple(view for view in views if machine.column[view] not in row.shape.busy)
-    yield Row(max(row.first, after + 1), row.last, machine.shape(views, idle, "guarded"))
-
-
 def _cut(suspended: Mapping[str, int], runs: tuple[RelRun, ...]) -> Iterator[RelRun]:
     """The runs, cut at each suspended view's last good number and without the view below it."""
     for run in runs:
@@ -63,6 +45,6 @@ def _cut(suspended: Mapping[str, int], runs: tuple[RelRun, ...]) -> Iterator[Rel
                 last=last,
                 views=tuple(view for view in run.views if view not in black),
                 idle=tuple(view for view in run.idle if view not in black),
-                guarded=run.guarded or any(view in run.views for view in black),
+                guarded=run.guarded or any(view in run.views for view in suspended),
             )
             first = last + 1

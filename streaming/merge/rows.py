@@ -3,7 +3,7 @@
 Most rows stand for the transactions they count. Two kinds do not count any, because another row does:
 the row at which an added view joins (`changes`), and the rows of a view that is passed through
 (MVC 6.3), which wait for nothing but their own view's lists. Guarded rows
-count, and have a cell in a column of their own, so that none of them overtakes another.
+count, and have a cell in a column of their own, the guard, so that none of them overtakes another.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ Kind = Literal["counted", "guarded", "passed", "joining"]
 RelSet = tuple[tuple[str, ...], tuple[str, ...]]
 """(views, idle views)."""
 
+GUARD = "(guard)"
+"""The guard's column among names of views."""
 UNPAINTED = -1
 """`painted` of a column without any list; numbers start at 0."""
 UNLIMITED = 2**63 - 1
@@ -33,11 +35,12 @@ class Shape:
         busy: those of `views` that need a list; the others are idle.
         counts: the row's numbers become visible with it.
         joins: the row at which an added view joins; every row down to its number goes before it.
+        lane: "" when it counts, else the view to whose rows it belongs; rows of a lane do not overlap.
         names: the views' names, for people.
         red: down to where its busy columns are all red, when `version` is the table's.
     """
 
-    __slots__ = ("busy", "counts", "joins", "kind", "names", "red", "version", "views")
+    __slots__ = ("busy", "counts", "joins", "kind", "lane", "names", "red", "version", "views")
 
     def __init__(
         self,
@@ -52,13 +55,14 @@ class Shape:
         self.names = names
         self.counts = kind in ("counted", "guarded")
         self.joins = kind == "joining"
+        self.lane = "" if self.counts else "".join(names[:1])
         self.red = UNPAINTED
         self.version = -1
 
 
-def touched_columns(shapes: Iterable[Shape], width: int) -> set[int]:
-    """The columns of views that the shapes touch, of a table with `width` views."""
-    return {x for shape in shapes for x in shape.views if x < width}
+def touched_columns(shapes: Iterable[Shape]) -> set[int]:
+    """The columns that the shapes touch, the guard's included."""
+    return {x for shape in shapes for x in shape.views}
 
 
 class Row:
@@ -106,7 +110,9 @@ class Stuck(NamedTuple):
 
 
 class Block:
-    """The cells that one REL message brought, rows in order: busy ones are found by number and column.
+    """Cells that one REL message brought, rows in order: busy ones are found by number and column.
+
+    All rows are of one lane, so the first and the last numbers are sorted, both.
 
     A search begins at its number and looks at one row after the other. As a column is painted downwards,
     all searches of a column together look at each row a few times at most.
@@ -158,6 +164,18 @@ class Block:
             for first, last, shape in zip(self._firsts, self._lasts, self._shapes, strict=True)
             if x in shape.busy
         )
+
+
+def in_blocks(rows: Iterable[Row], last: int, first: int = 0) -> dict[str, Block]:
+    """Rows of one cut, `last`, as a block for each lane."""
+    lanes: dict[str, list[Row]] = {}
+    for row in rows:
+        lanes.setdefault(row.shape.lane, []).append(row)
+    blocks = {}
+    for lane, inside in lanes.items():
+        blocks[lane] = Block(last, first)
+        blocks[lane].add(inside)
+    return blocks
 
 
 class WarehouseTransaction(NamedTuple):

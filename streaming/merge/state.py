@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.errors import FrescoError
 from streaming.merge.covered import Covered, OpenRel
-from streaming.merge.rows import UNPAINTED, HeldList, Row, Shape, Span, WarehouseTransaction
+from streaming.merge.rows import UNPAINTED, HeldList, Kind, Row, Shape, Span, WarehouseTransaction
 from streaming.messages import ActionList, Rows, Suspend, ViewChange, decode, encode
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ class Joining(NamedTuple):
 def snapshot(machine: MergeMachine) -> dict[str, Any]:
     """The state as JSON values; `restore` reads it."""
     submission, vut, views = machine.submission, machine.vut, machine.views
-    shapes: dict[Shape, int] = {}
+    shapes: dict[tuple[Any, ...], int] = {}
 
     def shape_at(shape: Shape) -> int:
-        return shapes.setdefault(shape, len(shapes))
+        return shapes.setdefault(_names(machine, shape), len(shapes))
 
     rows = [[row.first, row.last, shape_at(row.shape)] for row in vut.rows()]
     ready = [
@@ -81,7 +81,7 @@ def snapshot(machine: MergeMachine) -> dict[str, Any]:
         "lists": {v: [_dump(held) for held in vut.lists[x]] for x, v in enumerate(views)},
         "rows": rows,
         "ready": ready,
-        "shapes": [_names(machine, shape) for shape in shapes],
+        "shapes": [[kind, list(names), list(idle)] for kind, names, idle in shapes],
         "covered": [submission.covered.frontier, [list(r) for r in submission.covered.ahead]],
         "rels": [[rel.last, dict(rel.positions), rel.committed_ms] for rel in submission.rels.open],
         "closed": [submission.rels.closed, dict(submission.rels.positions)],
@@ -90,6 +90,7 @@ def snapshot(machine: MergeMachine) -> dict[str, Any]:
         "since_ms": submission.since_ms,
         "closing": {view: list(at) for view, at in submission.dropped.items()},
         "commits": submission.commits.snapshot(),
+        "guard": list(submission.guard),
         "taken": dict(zip(views, submission.taken, strict=True)),
         "latest": dict(zip(views, submission.latest, strict=True)),
     }
@@ -161,6 +162,8 @@ def _load_submission(machine: MergeMachine, saved: dict[str, Any]) -> None:
     submission.rels.released = deque((first, tuple(names)) for first, names in saved["released"])
     submission.sequence = saved["sequence"]
     submission.since_ms = saved["since_ms"]
+    latest = sorted({*saved["latest"].values()} - {0})
+    submission.guard = tuple(saved.get("guard", latest))
     submission.dropped = {view: (number, last) for view, (number, last) in saved["closing"].items()}
     submission.commits.restore(saved["commits"])
 
@@ -178,10 +181,10 @@ def _fits(machine: MergeMachine, saved: dict[str, Any]) -> bool:
     return mine in (began, now)
 
 
-def _names(machine: MergeMachine, shape: Shape) -> list[Any]:
-    """[kind, views, idle views] of a row."""
-    idle = [view for view in shape.names if machine.column[view] not in shape.busy]
-    return [shape.kind, list(shape.names), idle]
+def _names(machine: MergeMachine, shape: Shape) -> tuple[Kind, tuple[str, ...], tuple[str, ...]]:
+    """(kind, views, idle views) of a row."""
+    idle = tuple(view for view in shape.names if machine.column[view] not in shape.busy)
+    return shape.kind, shape.names, idle
 
 
 def _load_ahead(texts: list[str]) -> Ahead:

@@ -128,7 +128,7 @@ class PrintedPa(Printed):
 class Closure:
     """The rows that must go together, by their definition, looked for again after every event.
 
-    Rows that have lost a view and keep others keep their order (`merge.relrows`).
+    Rows of a view whose column has ended, which keep it or have lost it, keep their order.
     """
 
     def __init__(self, views: Iterable[str]) -> None:
@@ -143,7 +143,7 @@ class Closure:
 
     def rel(self, i: int, views: Iterable[str], idle: Iterable[str] = ()) -> None:
         self.rows.append(i)
-        if any(i > self.suspended.get(x, i) for x in views):
+        if not self.suspended.keys().isdisjoint(views):
             self.lost.add(i)
         for x in self.views:
             black = x not in views or i > self.suspended.get(x, i)
@@ -156,16 +156,17 @@ class Closure:
     def suspend(self, x: str, after: int) -> None:
         self.suspended[x] = after
         for i in self.rows:
+            self.guard(i, x)
             if i > after:
-                self.blacken(i, x)
+                self.colour[i, x] = "black"
 
-    def blacken(self, i: int, x: str) -> None:
+    def guard(self, i: int, x: str) -> None:
+        """What a column stood for is an order still when the column ends."""
         if self.colour[i, x] != "black":
             self.lost.add(i)
-        self.colour[i, x] = "black"
 
     def guarded(self, i: int) -> bool:
-        return i in self.lost and any(self.colour[i, x] != "black" for x in self.views)
+        return i in self.lost
 
     def step(self) -> None:
         """Paints what the lists allow and applies every closure without a white cell."""

@@ -65,7 +65,8 @@ class ColumnClosure(Closure):
     def _close(self, view: str, number: int) -> None:
         self.dropped[view] = number
         for row in self.rows:
-            self.blacken(row, view)
+            self.guard(row, view)  # type: ignore[arg-type]
+            self.colour[row, view] = "black"  # type: ignore[index]
         self.rows = [row for row in self.rows if self.joining.get(row) != view]
         self.lists = [one for one in self.lists if one[0] != view or one[1] > number]
 

@@ -129,6 +129,37 @@ def test_rows_that_come_after_a_suspension_keep_the_order_too(algorithm: str) ->
     assert taken(told(merge, al("a", 1, 1))) == ["a1", "b2"]
 
 
+@pytest.mark.parametrize("algorithm", ["spa", "pa"])
+@pytest.mark.parametrize("late", [False, True], ids=["rel-first", "rel-last"])
+def test_rows_that_keep_a_suspended_view_are_in_order_with_those_that_lose_it(
+    algorithm: str, late: bool
+) -> None:
+    """a over q, b over r, c over s; T1 changes q and r, T2 q and s: T2 comes after T1 because of q."""
+    runs = (RelRun(first=1, last=1, views=("a", "b")), RelRun(first=2, last=2, views=("a", "c")))
+    order = Rel(group="g", first=1, last=2, runs=runs)
+    first, then = (al("a", 1, 1), suspend("a", 1)), (al("c", 2, 2),)
+    merge = told(three(algorithm), *((*first, order) if late else (order, *first)), *then)
+    assert taken(merge) == [], "c2 before b1: no serial schedule shows that"
+    assert taken(told(merge, al("b", 1, 1))) == ["a1 b1", "c2"]
+
+
+def test_a_suspended_view_orders_what_is_ready_and_what_is_submitted_too() -> None:
+    runs = (RelRun(first=1, last=1, views=("a", "b")), RelRun(first=2, last=2, views=("a", "c")))
+    merge = MergeMachine("g", tuple("abc"), "spa", NONE, discipline="dependent")
+    told(merge, rel(0, 0, (0, 0, "abc")), *(al(view, 0, 0) for view in "abc"))
+    zero = merge.take_batch()
+    assert zero is not None
+    merge.committed(zero.sequence)
+    told(merge, Rel(group="g", first=1, last=2, runs=runs), al("a", 1, 1), al("b", 1, 1))
+    one = merge.take_batch()
+    assert one is not None and one.ranges == ((1, 1),)
+    told(merge, suspend("a", 1), al("c", 2, 2))
+    assert merge.take_batch() is None, "T1 has not committed"
+    merge.committed(one.sequence)
+    two = merge.take_batch()
+    assert two is not None and (two.ranges, two.depends_on) == (((2, 2),), (1, 2))
+
+
 def test_a_view_that_is_passed_through_keeps_the_order_of_the_others() -> None:
     merge = told(three("pa", ("c",)), Rel(group="g", first=1, last=2, runs=ORDER), al("b", 2, 2))
     assert taken(merge) == []

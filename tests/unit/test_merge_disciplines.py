@@ -11,6 +11,7 @@ from merge_messages import add, al, drop, rel, told
 from streaming.errors import ProtocolError
 from streaming.merge.batching import GREEDY, NONE, BatchedTransaction, Batching, bound
 from streaming.merge.machine import MergeMachine
+from streaming.messages import Rel, RelRun
 
 EXAMPLE = (
     rel(0, 3, (0, 0, ""), (1, 1, "ab"), (2, 2, "c"), (3, 3, "b")),
@@ -53,6 +54,24 @@ def test_dependent_runs_wt2_beside_wt1_and_wt3_after_it() -> None:
     merge.committed(2)
     assert submitted(merge) == [((3, 3),)]
     assert merge.submission.commits.covered.frontier == 2
+
+
+def test_guarded_rows_depend_on_each_other() -> None:
+    """T1 on r, T2 on r and q, T3 on q and s; views over r and s, none over q: T3 comes after T2."""
+    runs = (
+        RelRun(first=0, last=0, views=("a", "b", "c")),
+        RelRun(first=1, last=1, views=("a",)),
+        RelRun(first=2, last=2, views=("a",), guarded=True),
+        RelRun(first=3, last=3, views=("b",), guarded=True),
+    )
+    lists = [al(view, 0, 0) for view in "abc"] + [al("a", 1, 1), al("a", 2, 2), al("b", 3, 3)]
+    messages = (Rel(group="g", first=0, last=3, runs=runs), *lists)
+    declared = list(iter(merge_of("declared", NONE, *messages).take_batch, None))
+    assert [batch.depends_on for batch in declared] == [(), (1,), (2,), (1, 3)]
+    merge = merge_of("dependent", NONE, *messages)
+    for sequence, number in ((1, 0), (2, 1), (3, 2), (4, 3)):
+        assert submitted(merge) == [((number, number),)]
+        merge.committed(sequence)
 
 
 def test_dependent_holds_back_what_depends_on_something_held_back() -> None:

@@ -167,9 +167,7 @@ def verdict_table(verdict: Verdict) -> Table:
         achieved = f"[green]{line.achieved}[/]" if line.holds else f"[bold red]{line.achieved}[/]"
         note = line.note
         if line.witness is not None:
-            seen = line.witness
-            at = f"number {seen.number}" + (f", epoch {seen.epoch}" if seen.epoch else "")
-            note = f"{note} {at}: {seen.row} expected {seen.expected}, found {seen.found}".strip()
+            note = f"{note} {line.witness}".strip()
         table.add_row(
             f"{line.kind} {line.name}",
             line.asked,

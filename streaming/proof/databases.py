@@ -84,7 +84,7 @@ def judge_databases(
         rows_there, columns = tables[relation.name], ", ".join(history.columns)
         there = f"(SELECT {columns}, count(*) AS _n FROM {rows_there} GROUP BY {columns})"
         kept = history.bag(recorded.EVERYTHING)
-        found = differences(engine, there, kept, history.columns, 3)
+        found = differences(engine, there, kept, relation.schema, 3)
         count = engine.sql(f"FROM {rows_there}").shape[0]
         lines.append(_line("relation", relation.name, found, count, -1, ""))
         offer_relation(engine, relation, rows_there, history.columns)

@@ -30,6 +30,8 @@ NOW = "(SELECT number FROM __now)"
 FREE_TEXTS = ("string", "binary")
 """Types whose texts may hold a separator."""
 
+MOMENTS = ("timestamp", "timestamp_ntz")
+
 Print = tuple[int, int, int]
 """Count, upper sum, lower sum."""
 
@@ -91,10 +93,18 @@ def print_of(rows: str, schema: Schema, times: str = "1", by: str = "") -> str:
 
 
 def _text(column: str, kind: Column) -> str:
-    """SQL: a value's text, no separator in it, or behind its length; no value's is "N"."""
+    """SQL: a value's text, no separator in it, or behind its length; no value's is "N".
+
+    A moment's is its count of microseconds: DuckDB cannot write those of the farthest years.
+    """
     if kind.type in FREE_TEXTS:
         return (
             f"coalesce(strlen(CAST({column} AS VARCHAR)) || ':' || CAST({column} AS VARCHAR), 'N')"
+        )
+    if kind.type in MOMENTS:
+        return (
+            f"CASE WHEN isinf({column}) THEN CAST({column} AS VARCHAR) "
+            f"ELSE coalesce(CAST(epoch_us({column}) AS VARCHAR), 'N') END"
         )
     return f"coalesce(CAST({column} AS VARCHAR), 'N')"
 

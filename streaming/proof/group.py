@@ -15,6 +15,7 @@ from typing import Any
 
 from streaming.algebra.tree import Column, Relation
 from streaming.proof import recorded
+from streaming.proof.chain import problems_of
 from streaming.proof.engine import open_engine, spare_threads, stand_at
 from streaming.proof.forgotten import Forgotten
 from streaming.proof.history import History, Runs
@@ -22,18 +23,24 @@ from streaming.proof.levels import (
     EpochState,
     Judged,
     Observations,
+    Overtaken,
     achieved,
     reaches,
     weakest,
+    without_order,
     without_parts,
 )
+from streaming.proof.order import Touched, overtaken, touched_rows
 from streaming.proof.recompute import Recomputed, offer_relation, parents_first
 from streaming.proof.view import ViewProof
 from streaming.readers import Warehouse
 from streaming.warehouse.epoch import Epoch
+from streaming.warehouse.updates import UpdatesReader
 
 EPOCHS = 100
 """Of so many epochs the table state is read when only a sample is checked."""
+MOST_TOLD = 3
+"""Of so many retractions without a row each history tells."""
 
 
 class GroupProof:
@@ -62,6 +69,7 @@ class GroupProof:
         specs = {name: spec for name, spec in specs.items() if spec["group"] == group}
         used = {name for spec in specs.values() for name in spec["relations"]}
         truncated = recorded.truncations(path)
+        reader = UpdatesReader(path)
         self._forgotten = Forgotten(path)
         relations = [one for one in warehouse.relations() if one.name in used]
         self._relations = {relation.name: relation for relation in relations}
@@ -73,10 +81,12 @@ class GroupProof:
         names = parents_first(specs)
         self._views = [self._view(at, specs[name]) for at, name in enumerate(names)]
         self._bases = _base_relations([specs[name] for name in names])
+        touched = touched_rows(reader, warehouse.relations(), self._epochs)
+        self.overtaken = self._first_overtaken(touched)
         changes = [view.changes for view in self._views]
         rows = sum(one.size for one in (*self._histories.values(), *changes))
         spare_threads(self._engine, rows)
-        self._check_epochs()
+        self.problems += problems_of(group, self._epochs, reader.numbered)
         self._checked = self._choose_epochs(sample, rng)
         self._numbers = self._choose_numbers(sample, rng)
 
@@ -84,11 +94,7 @@ class GroupProof:
         rows = self._forgotten.sound(relation, self._warehouse.updates(relation.name))
         rows = self._forgotten.exchanged(relation, rows, truncated)
         history = History(self._engine, table, relation.schema, rows, truncated)
-        if (below := history.below_zero()) is not None:
-            number, row, count = below
-            self.problems.append(
-                f"relation {relation.name}: row {row} stands {count} times at number {number}"
-            )
+        self._tell_below_zero(f"relation {relation.name}", history)
         self._rows[relation.name] = history.rows_now()
         offer_relation(self._engine, relation, self._rows[relation.name], history.columns)
         return history
@@ -102,21 +108,30 @@ class GroupProof:
         changes = History(
             self._engine, f"__v{at}", schema, self._warehouse.changes(name, suspended_as_of=True)
         )
-        if (below := changes.below_zero()) is not None:
-            number, row, count = below
-            self.problems.append(
-                f"view {name}: row {row} stands {count} times at number {number} of the changelog"
-            )
+        self._tell_below_zero(f"changelog of view {name}", changes)
         return ViewProof(spec, recomputed, changes, self._epochs[-1].suspended.get(name))
 
-    def _check_epochs(self) -> None:
-        for before, after in zip(self._epochs, self._epochs[1:], strict=False):
-            lost = [run for run in before.covered if not _inside(run, after.covered)]
-            if lost or after.frontier < before.frontier:
-                self.problems.append(
-                    f"group {self.group}: epoch {after.epoch} no longer covers {lost or 'a prefix'}"
-                    f" of epoch {before.epoch}"
-                )
+    def _tell_below_zero(self, name: str, history: History) -> None:
+        found = history.below_zero(MOST_TOLD + 1)
+        self.problems += [
+            f"{name}: at number {number} a retraction finds no row {row} (it stands {count} times then)"
+            for number, row, count in found[:MOST_TOLD]
+        ]
+        if len(found) > MOST_TOLD:
+            self.problems.append(f"{name}: more retractions find no row")
+
+    def _first_overtaken(self, touched: Touched) -> Overtaken | None:
+        """The first epoch that is no source state of the views that are not suspended."""
+        for epoch in self._epochs:
+            shown = (
+                self._bases[view.name]
+                for view in self._views
+                if epoch.shows(view.name, view.since) and view.name not in epoch.suspended
+            )
+            found = overtaken(epoch, touched, frozenset[str]().union(*shown))
+            if found is not None:
+                return found
+        return None
 
     def _choose_epochs(self, sample: int | None, rng: random.Random) -> dict[int, list[Epoch]]:
         epochs = [epoch for epoch in self._epochs if epoch.frontier >= 0]
@@ -133,11 +148,13 @@ class GroupProof:
         if self.frontier < 0:
             return []
         everything = range(self.frontier + 1)
-        good = {view.after for view in self._views if view.after is not None and view.after >= 0}
+        checked = [epoch for ones in self._checked.values() for epoch in ones]
+        good = {number for epoch in checked for number in epoch.suspended.values() if number >= 0}
         begun = {view.since for view in self._views if view.since <= self.frontier}
         always = {0, self.frontier, *self._checked, *good, *begun}
         if sample is None or sample >= len(everything):
             return list(everything)
+        always = {number for number in always if number <= self.frontier}
         return sorted(always | set(rng.sample(everything, max(0, sample - len(always)))))
 
     def run(self, progress: Callable[[str, int, int], None] | None = None) -> None:
@@ -163,8 +180,6 @@ class GroupProof:
 
     def _compare_epoch(self, epoch: Epoch) -> None:
         ahead = [run for run in epoch.covered if run[0] > epoch.frontier]
-        if any(history.rewrites(ahead) for history in self._histories.values()):
-            return
         state = recorded.epoch_state(self._path, self.group, epoch.epoch)
         if state is None:
             return
@@ -203,8 +218,10 @@ class GroupProof:
         if released := sum(len(epoch.released) for epoch in self._epochs):
             level = without_parts(level)
             note = f"{released} global transactions were released as local"
+        if self.overtaken is not None:
+            level = without_order(level)
         holds = reaches(level, asked)
-        witness = next((view.witness for view in views if view.witness is not None), None)
+        witness = self.overtaken or next((v.witness for v in views if v.witness is not None), None)
         rows = sum(view.line().rows for view in views)
         group = Judged(
             "group", self.group, asked, level, holds, len(seen.states), len(seen.epochs), rows,
@@ -220,10 +237,6 @@ def _base_relations(specs: Sequence[Mapping[str, Any]]) -> dict[str, set[str]]:
         found = (bases.get(one, {one}) for one in spec["relations"])
         bases[str(spec["name"])] = set[str]().union(*found)
     return bases
-
-
-def _inside(run: tuple[int, int], runs: tuple[tuple[int, int], ...]) -> bool:
-    return any(first <= run[0] and run[1] <= last for first, last in runs)
 
 
 def _together(proofs: list[ViewProof]) -> Observations:

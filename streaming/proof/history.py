@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from streaming.algebra.tree import Schema
 from streaming.proof.engine import NOW, Print, as_print, columns_of, print_of, typed_columns
+from streaming.proof.spelling import spelled_rows
 
 Runs = Sequence[tuple[int, int]]
 BLOCK = 10_000
@@ -81,18 +82,15 @@ class History:
     def bag(self, number: int, ahead: Runs = ()) -> str:
         """SQL, in parentheses: c0.., `_n` after `number`, with the numbers of `ahead` added."""
         columns = ", ".join(self.columns)
-        emptied = max((n for n in self._truncated if n <= number), default=None)
-        since = "true" if emptied is None else f"_number >= {emptied}"
-        runs = [f"_number BETWEEN {first} AND {last}" for first, last in ahead]
-        wanted = " OR ".join([f"({since} AND _number <= {number})", *runs])
+        covered = [f"_number <= {number}"]
+        covered += [f"_number BETWEEN {first} AND {last}" for first, last in ahead]
+        emptied = [n for n in self._truncated if n <= number or _within(n, ahead)]
+        since = f"_number >= {emptied[-1]}" if emptied else "true"
         return (
             f"(SELECT {columns}, CAST(sum(_multiplicity) AS BIGINT) AS _n FROM {self._all} "
-            f"WHERE {wanted} GROUP BY {columns} HAVING sum(_multiplicity) <> 0)"
+            f"WHERE {since} AND ({' OR '.join(covered)}) "
+            f"GROUP BY {columns} HAVING sum(_multiplicity) <> 0)"
         )
-
-    def rewrites(self, runs: Runs) -> bool:
-        """Whether the table is emptied under a number in the runs (then `ahead` cannot tell)."""
-        return any(first <= n <= last for n in self._truncated for first, last in runs)
 
     def rows_now(self) -> str:
         """SQL, in parentheses: the rows at `NOW`, each as often as it stands; of any number.
@@ -101,7 +99,6 @@ class History:
         next one that takes it below, or until the table is emptied.
         """
         columns, copies = ", ".join(self.columns), f"{self._name}_copies"
-        era = " + ".join(["0", *(f"CAST(_number >= {cut} AS INTEGER)" for cut in self._truncated)])
         ends = f"CAST([{', '.join(map(str, [*self._truncated, NEVER]))}] AS BIGINT[])"
         of_row = f"PARTITION BY _era, {columns}"
         self._connection.execute(
@@ -109,7 +106,7 @@ class History:
             CREATE TEMP TABLE {copies} AS
             WITH changes AS (
                 SELECT {columns}, _number, sum(_multiplicity) AS change,
-                    {era} AS _era
+                    {self._era} AS _era
                 FROM {self._all} GROUP BY ALL
             ), counts AS (
                 SELECT *, CAST(greatest(0, sum(change) OVER ({of_row} ORDER BY _number)) AS BIGINT)
@@ -136,16 +133,25 @@ class History:
         copies = f"SELECT {columns}, unnest(range(_n)) AS copy FROM {self.bag(number, ahead)}"
         return f"(SELECT {columns} FROM ({copies}))"
 
-    def below_zero(self) -> tuple[int, tuple[Any, ...], int] | None:
-        """The first (number, row, multiplicity) at which a row's multiplicity is negative."""
+    @property
+    def _era(self) -> str:
+        """SQL: after how many truncations a row is recorded."""
+        return " + ".join(["0", *(f"CAST(_number >= {cut} AS INTEGER)" for cut in self._truncated)])
+
+    def below_zero(self, limit: int) -> list[tuple[int, tuple[Any, ...], int]]:
+        """Retractions that found no row: (number, row, its multiplicity then), so many at most."""
         columns = ", ".join(self.columns)
         found = self._connection.execute(
             f"SELECT _number, CAST(n AS BIGINT), {columns} FROM ("
-            f" SELECT _number, {columns}, sum(sum(_multiplicity)) OVER"
-            f" (PARTITION BY {columns} ORDER BY _number) AS n"
+            f" SELECT _number, {columns}, sum(_multiplicity) AS change, sum(sum(_multiplicity)) OVER"
+            f" (PARTITION BY {self._era}, {columns} ORDER BY _number) AS n"
             f" FROM {self._all} GROUP BY _number, {columns})"
-            f" WHERE n < 0 ORDER BY _number LIMIT 1"
-        ).fetchone()
-        if found is None or self._truncated:
-            return None
-        return found[0], tuple(found[2:]), found[1]
+            f" WHERE n < 0 AND change < 0 ORDER BY ALL LIMIT {limit}"
+        ).to_arrow_table()
+        rows = spelled_rows(found.drop_columns(found.column_names[:2]), self._schema)
+        numbers, counts = (found.column(at).to_pylist() for at in range(2))
+        return list(zip(numbers, rows, counts, strict=True))
+
+
+def _within(number: int, runs: Runs) -> bool:
+    return any(first <= number <= last for first, last in runs)

@@ -33,6 +33,35 @@ class Witness:
     expected: int
     found: int
 
+    def __str__(self) -> str:
+        at = f"number {self.number}" + (f", epoch {self.epoch}" if self.epoch else "")
+        return f"{at}: {self.row} expected {self.expected}, found {self.found}"
+
+
+@dataclass(frozen=True)
+class Overtaken:
+    """Why an epoch is no source state: it covers a transaction and lacks one that comes before it.
+
+    Attributes:
+        number: the transaction that is lacking.
+        covered: the later one that the epoch covers.
+        relation, key: the row that `number` touched and `covered`, or one between them, after it; no
+            key: every row of the relation (a truncate, records that could not be decoded).
+    """
+
+    epoch: int
+    number: int
+    covered: int
+    relation: str
+    key: tuple[Any, ...] | None
+
+    def __str__(self) -> str:
+        row = "every row" if self.key is None else f"row {self.key}"
+        return (
+            f"epoch {self.epoch} covers transaction {self.covered} and not {self.number}, which "
+            f"comes before it: {row} of {self.relation}"
+        )
+
 
 @dataclass(frozen=True)
 class EpochState:
@@ -105,6 +134,11 @@ def without_parts(level: str) -> str:
     return weakest((level, "weak"))
 
 
+def without_order(level: str) -> str:
+    """What is left of a level where an epoch is no source state: in the end all may still be right."""
+    return weakest((level, "convergent"))
+
+
 def reaches(level: str, asked: str) -> bool:
     """Whether a level is at least the one asked."""
     return LEVELS.index(level) >= LEVELS.index(asked)
@@ -144,7 +178,7 @@ class Judged:
     states: int
     epochs: int
     rows: int
-    witness: Witness | None = None
+    witness: Witness | Overtaken | None = None
     note: str = ""
 
 

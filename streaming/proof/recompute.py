@@ -28,6 +28,7 @@ from streaming.proof.engine import (
     quoted,
     typed_columns,
 )
+from streaming.proof.spelling import spelled_rows
 
 TOLERANCE = 1e-9
 """Relative difference that floating results may show; a decimal may be off by one last digit."""
@@ -184,15 +185,20 @@ class Recomputed:
         assert found is not None
         return as_print(found)
 
-    def differences(self, other: str, limit: int = 3) -> list[Difference]:
+    def differences(
+        self, other: str, limit: int = 3, expected: str | None = None
+    ) -> list[Difference]:
         """Rows that stand a different number of times in the bag `other` (the recorded), in SQL.
+
+        Args:
+            expected: a bag in SQL; the view's own when None.
 
         Raises:
             FrescoError: VERIFY_SQL as `print`.
         """
         most = MISMATCHES if self.loose else limit
         try:
-            found = differences(self._connection, self.bag, other, self.columns, most)
+            found = differences(self._connection, expected or self.bag, other, self.schema, most)
         except duckdb.Error as error:
             raise _failed(self.name, error) from error
         if self.loose and len(found) < MISMATCHES:
@@ -240,18 +246,20 @@ def differences(
     connection: duckdb.DuckDBPyConnection,
     expected: str,
     found: str,
-    columns: Sequence[str],
+    schema: Schema,
     limit: int,
 ) -> list[Difference]:
     """Rows that stand a different number of times in two bags, ordered, so many at most."""
-    names = ", ".join(columns)
+    names = ", ".join(columns_of(schema))
     rows = connection.execute(
         f"SELECT CAST(sum(e) AS BIGINT), CAST(sum(f) AS BIGINT), {names} FROM ("
         f" SELECT {names}, _n AS e, 0 AS f FROM {expected} UNION ALL"
         f" SELECT {names}, 0, _n FROM {found}) GROUP BY {names}"
         f" HAVING sum(e) <> sum(f) ORDER BY ALL LIMIT {limit}"
-    ).fetchall()
-    return [Difference(tuple(row[2:]), row[0], row[1]) for row in rows]
+    ).to_arrow_table()
+    counts = (rows.column(at).to_pylist() for at in range(2))
+    values = spelled_rows(rows.drop_columns(rows.column_names[:2]), schema)
+    return [Difference(row, *both) for row, *both in zip(values, *counts, strict=True)]
 
 
 def _failed(view: str, error: duckdb.Error) -> FrescoError:

@@ -68,7 +68,7 @@ def _judged(
         seen, rows = seen + 1, found.num_rows
         engine.register("__shown", found.rename_columns([*history.columns, "_n"]))
         number = epoch.suspended.get(view.name, epoch.frontier)
-        wrong = differences(engine, "__shown", history.bag(number), history.columns, 1)
+        wrong = differences(engine, "__shown", history.bag(number), view.schema, 1)
         engine.unregister("__shown")
         if wrong and witness is None:
             one = wrong[0]

@@ -74,6 +74,10 @@ class ViewProof:
 
     def at_epoch(self, epoch: Epoch, rows: pa.Table) -> None:
         """Compares one table state; rows are c0.. and, last, how often."""
+        limit = epoch.suspended.get(self.name)
+        if limit is not None and limit < epoch.covered[-1][1]:
+            self._stands_still(epoch, limit, rows)
+            return
         number = epoch.frontier
         if number < self.since or (self.after is not None and number > self.after):
             return
@@ -82,6 +86,22 @@ class ViewProof:
         expected = self.states[number] if epoch.is_prefix else self.recomputed.print()
         equal = self._are_equal((expected, found), lambda: bag, number, epoch.epoch)
         self.epochs.append(EpochState(epoch.epoch, number, equal, found))
+
+    def _stands_still(self, epoch: Epoch, limit: int, rows: pa.Table) -> None:
+        """A suspended view's table state must be that of its changelog at its last good number.
+
+        Where that number is beyond the frontier, it has some of the numbers up there and not others.
+        """
+        if not self.since <= limit <= epoch.frontier:
+            return
+        bag = self.recomputed.take_rows(rows)
+        found = self.recomputed.print_of_bag(bag)
+        equal = found == self._recorded[limit]
+        if not equal and self.witness is None:
+            one = self.recomputed.differences(bag, 1, self.changes.bag(limit))[0]
+            self._tell(one, limit, epoch.epoch)
+        right = equal and limit not in self.wrong
+        self.epochs.append(EpochState(epoch.epoch, limit, right, found))
 
     def _are_equal(
         self, pair: tuple[Print, Print], bag: Callable[[], str], number: int, epoch: int | None

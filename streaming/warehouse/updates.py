@@ -22,9 +22,17 @@ from streaming.errors import FrescoError
 from streaming.messages import Control
 from streaming.warehouse.changelog import check_delta, numbered_rows, read_numbered
 from streaming.warehouse.files import QUICK, Action, Place, delete_files, write_file
+from streaming.warehouse.log import versions
 from streaming.warehouse.options import TableOptions
 from streaming.warehouse.snapshot import KEPT_FROM, KEPT_SINCE
-from streaming.warehouse.table import Conflict, Table, ViewTable, contended, struct_field
+from streaming.warehouse.table import (
+    Conflict,
+    Table,
+    ViewTable,
+    commit_info,
+    contended,
+    struct_field,
+)
 
 FOLDER = "_updates"
 TRANSACTIONS = "_transactions"
@@ -220,6 +228,19 @@ class UpdatesReader:
         """The highest number of which something is recorded; -1 before the first."""
         highs = [entry.high.get("number") for entry in self.table.files()]
         return max((int(high) for high in highs if high is not None), default=-1)
+
+    @property
+    def numbered(self) -> int | None:
+        """The last number of the newest step; None when no commit that is still told of says it.
+
+        It may be above `last`: a transaction may change nothing that is captured.
+        """
+        place = self.table.place
+        for version in reversed([one for one in versions(place) if one <= self.table.version]):
+            said = json.loads(commit_info(place, version).get("userMetadata") or "null")
+            if isinstance(said, dict) and said.get("last") is not None:
+                return int(said["last"])
+        return None
 
     @property
     def kept_from(self) -> int:

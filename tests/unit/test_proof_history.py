@@ -99,4 +99,3 @@ def test_changes_are_seen_between_two_numbers_and_truncations_are_changes() -> N
     history = History(open_engine(), "h", SCHEMA, arrow(SCHEMA, [(2, 1, "a", None)]), [5])
     assert [history.changes(n - 1, n) for n in range(7)] == [n in (2, 5) for n in range(7)]
     assert not history.changes(2, 4)
-    assert history.rewrites([(4, 5)]) and not history.rewrites([(0, 4), (6, 9)])

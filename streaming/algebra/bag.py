@@ -14,7 +14,7 @@ from typing import Any
 
 from streaming.algebra import exact
 from streaming.algebra.meanings import evaluate as value_of
-from streaming.algebra.meanings import normal
+from streaming.algebra.meanings import normal, passing
 from streaming.algebra.tree import (
     Aggregate,
     Aggregation,
@@ -79,8 +79,8 @@ def evaluate(tree: Tree, relations: Mapping[str, Bag]) -> Bag:
         case Scan():
             return relations[tree.relation]
         case Select():
-            rows = evaluate(tree.child, relations)
-            return {r: n for r, n in rows.items() if value_of(tree.condition, r) is True}
+            rows, holds = evaluate(tree.child, relations), passing(tree.condition)
+            return {r: n for r, n in rows.items() if holds(r)}
         case Project():
             result: Bag = {}
             for row, count in evaluate(tree.child, relations).items():
@@ -129,7 +129,7 @@ def joined(tree: Join, left: Bag, right: Bag) -> Bag:
     """The join of two bags; multiplicities multiply."""
     if not left or not right:
         return {}
-    on, condition = tree.on, tree.condition
+    on, holds = tree.on, passing(tree.condition)
     matches: dict[Row, list[tuple[Row, int]]] = {}
     for row, count in right.items():
         key = tuple([row[j] for _, j in on])
@@ -139,7 +139,7 @@ def joined(tree: Join, left: Bag, right: Bag) -> Bag:
     for row, count in left.items():
         for other, times in matches.get(tuple([row[i] for i, _ in on]), ()):
             both = row + other
-            if condition is None or value_of(condition, both) is True:
+            if holds(both):
                 _add(result, both, count * times)
     return result
 

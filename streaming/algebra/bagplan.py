@@ -26,6 +26,7 @@ from streaming.algebra.delta import (
     before,
 )
 from streaming.algebra.meanings import evaluate as value_of
+from streaming.algebra.meanings import passing
 from streaming.algebra.numbered import Numbered, flat, numbered
 from streaming.algebra.tree import Distinct, Join, Monus, Scan, Tree
 
@@ -106,8 +107,8 @@ class _Batch:
         result: Numbered = {}
         match plan:
             case Filter():
-                found = rows(plan.child).items()
-                return {k: n for k, n in found if value_of(plan.condition, k[1]) is True}
+                found, holds = rows(plan.child).items(), passing(plan.condition)
+                return {k: n for k, n in found if holds(k[1])}
             case Map():
                 for (number, row), count in rows(plan.child).items():
                     image = tuple(value_of(e, row) for e in plan.expressions)

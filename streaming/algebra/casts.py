@@ -16,11 +16,13 @@ from decimal import Decimal, InvalidOperation
 from streaming.algebra import exact
 from streaming.algebra.tree import Call, Lit, Scalar
 from streaming.algebra.types import (
+    DIGITS,
     INTEGRALS,
     NULL,
     decimal_parts,
     duck_type,
     is_decimal,
+    precision_scale,
 )
 from streaming.errors import FrescoError
 
@@ -186,12 +188,32 @@ def single(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
+def can_fail(source: str, target: str) -> bool:
+    """Whether some value of `source` has no `target`."""
+    if target == source or NULL in (source, target):
+        return False
+    if source == "date":
+        return target == "timestamp_ntz"
+    if source in INTEGRALS and target in INTEGRALS:
+        return INTEGRALS.index(source) > INTEGRALS.index(target)
+    if is_decimal(source) and target in INTEGRALS:
+        precision, scale = precision_scale(source)
+        return precision - scale >= DIGITS[target] - (target == "bigint")
+    if (source in INTEGRALS or is_decimal(source)) and is_decimal(target):
+        (p1, s1), (p2, s2) = precision_scale(source), precision_scale(target)
+        if source == "bigint":
+            p1 -= 1
+        return p1 - s1 + (s1 > s2) > p2 - s2
+    return False
+
+
 def duck_cast(value: str, source: str, type_: str) -> str:
-    """DuckDB text of the cast; DuckDB rounds decimals half away from zero as Spark does."""
+    """DuckDB text of the cast, NULL where it has no value; DuckDB rounds decimals half away from zero
+    as Spark does."""
     if is_decimal(source) and type_ in INTEGRALS:
-        return f"CAST(trunc({value}) AS {duck_type(type_)})"
+        value = f"trunc({value})"
     parts = decimal_parts(source)
     if parts and type_ == "double" and parts[0] > 15:
         # DuckDB divides the unscaled value as a double; beyond 2^53 only the text is exact.
         return f"CAST(CAST({value} AS VARCHAR) AS DOUBLE)"
-    return f"CAST({value} AS {duck_type(type_)})"
+    return f"{'TRY_' if can_fail(source, type_) else ''}CAST({value} AS {duck_type(type_)})"

@@ -31,6 +31,7 @@ from streaming.algebra.tree import (
     walk,
 )
 from streaming.algebra.types import delta_schema
+from streaming.errors import FrescoError
 from streaming.messages import Rows
 
 SMALL = 512
@@ -120,7 +121,10 @@ class DuckOperators:
             values, min(SMALL_PRODUCT, self._small) if plan.product else self._small
         )
         if bags is not None:
-            found = self._bags.evaluate(tree, dict(zip(plan.scans, bags, strict=True)))
+            try:
+                found = self._bags.evaluate(tree, dict(zip(plan.scans, bags, strict=True)))
+            except FrescoError as error:
+                raise arithmetic(error.what, None) from error
             return Signed(plan.schema, bag=found)
         if plan.counted:
             values = [self.netted(value) for value in values]

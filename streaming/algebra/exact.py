@@ -127,11 +127,6 @@ def duck_power(exponent: int) -> str:
     return f"CAST(1{'0' * exponent} AS HUGEINT)"
 
 
-def duck_fail(code: str) -> str:
-    """A HUGEINT expression that raises when a row reaches it."""
-    return f"CAST(error('{code}') AS HUGEINT)"
-
-
 def duck_average(total: str, count: str, total_type: str, type_: str) -> str:
     """AVG from its running total and count (BIGINT); NULL where the count is 0.
 

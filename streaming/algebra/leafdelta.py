@@ -8,7 +8,7 @@ one with its bag before the batch.
 from __future__ import annotations
 
 from streaming.algebra.renderings import Dialect
-from streaming.algebra.sql import cast_sql, scalar_sql
+from streaming.algebra.sql import cast_sql, condition_sql, scalar_sql
 from streaming.algebra.totals import SAME
 from streaming.algebra.tree import (
     MULTIPLICITY,
@@ -52,7 +52,7 @@ def leaf_sql(leaf: Tree, source: str, dialect: Dialect) -> str:
     cells = [f"x.{NUMBER}", f"x.{MULTIPLICITY}"]
     for name, value, column in zip(names(leaf), values, leaf.schema, strict=True):
         cells.append(f"{cast_sql(value, column.type, dialect)} AS {name}")
-    where = "" if condition is None else f" WHERE {scalar_sql(condition, dialect, columns)}"
+    where = "" if condition is None else f" WHERE {condition_sql(condition, dialect, columns)}"
     return f"SELECT {', '.join(cells)} FROM {source} x{where}"
 
 

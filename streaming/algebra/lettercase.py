@@ -55,7 +55,7 @@ def _checked(text: str, unknown: str) -> str:
 
 
 def duck_upper(text: str) -> str:
-    """DuckDB text of UPPER; all-ASCII values take the short way."""
+    """DuckDB text of UPPER, NULL where `upper` raises; all-ASCII values take the short way."""
     replaced = text
     for letter, capital in EXPANDING.items():
         replaced = f"replace({replaced}, '{letter}', '{capital}')"
@@ -63,7 +63,7 @@ def duck_upper(text: str) -> str:
 
 
 def duck_lower(text: str) -> str:
-    """DuckDB text of LOWER; all-ASCII values take the short way."""
+    """DuckDB text of LOWER, NULL where `lower` raises; all-ASCII values take the short way."""
     return _duck(text, "lower", f"replace({text}, '\u0130', 'i\u0307')", UNKNOWN_LOWER)
 
 
@@ -71,5 +71,5 @@ def _duck(text: str, function: str, replaced: str, unknown: str) -> str:
     return (
         f"CASE WHEN strlen({text}) = length({text}) THEN {function}({text}) "
         f"WHEN regexp_matches({text}, '[{unknown}]') "
-        f"THEN CAST(error('VALUE_LETTERCASE') AS VARCHAR) ELSE {function}({replaced}) END"
+        f"THEN NULL ELSE {function}({replaced}) END"
     )

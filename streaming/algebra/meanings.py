@@ -16,6 +16,7 @@ from typing import Any
 
 from streaming.algebra import exact, lettercase
 from streaming.algebra.casts import convert, single
+from streaming.algebra.failure import DIVISORS, EAGER, tested
 from streaming.algebra.tree import Call, Col, Lit, Scalar
 from streaming.algebra.types import is_decimal
 
@@ -36,13 +37,23 @@ def evaluate(scalar: Scalar, row: tuple[Value, ...]) -> Value:
         case Lit():
             return normal(scalar.value)
         case Call():
-            if scalar.function == "case":
-                return _case(scalar, row)
-            if scalar.function == "coalesce":
-                found = (evaluate(arg, row) for arg in scalar.args)
-                return next((value for value in found if value is not None), None)
-            values = [evaluate(arg, row) for arg in scalar.args]
+            if scalar.function in LAZY:
+                return LAZY[scalar.function](scalar, row)
+            args = scalar.args[::-1] if scalar.function in DIVISORS else scalar.args
+            values = []
+            for arg in args:
+                values.append(evaluate(arg, row))
+                if values[-1] is None and scalar.function not in EAGER:
+                    return None
+            values = values[::-1] if scalar.function in DIVISORS else values
             return normal(MEANINGS[scalar.function](scalar, values))
+
+
+def passing(condition: Scalar | None) -> Callable[[tuple[Value, ...]], bool]:
+    """Whether a row passes a condition of rows; it raises as `evaluate` does where the row reaches
+    what fails."""
+    parts = () if condition is None else tested(condition)
+    return lambda row: all(evaluate(part, row) is True for part in parts)
 
 
 def normal(value: Value) -> Value:
@@ -50,6 +61,39 @@ def normal(value: Value) -> Value:
     if isinstance(value, float):
         return NAN if math.isnan(value) else value + 0.0
     return value
+
+
+def _coalesce(call: Call, row: tuple[Value, ...]) -> Value:
+    found = (evaluate(arg, row) for arg in call.args)
+    return next((value for value in found if value is not None), None)
+
+
+def _until(decides: bool) -> Callable[[Call, tuple[Value, ...]], Value]:
+    """AND stops at FALSE, OR at TRUE; a NULL decides nothing."""
+
+    def found(call: Call, row: tuple[Value, ...]) -> Value:
+        unknown = False
+        for arg in call.args:
+            value = evaluate(arg, row)
+            if value is decides:
+                return decides
+            unknown = unknown or value is None
+        return None if unknown else not decides
+
+    return found
+
+
+def _in(call: Call, row: tuple[Value, ...]) -> bool | None:
+    value = evaluate(call.args[0], row)
+    if value is None:
+        return None
+    unknown = False
+    for arg in call.args[1:]:
+        item = evaluate(arg, row)
+        if item is not None and compare(value, item) == 0:
+            return True
+        unknown = unknown or item is None
+    return None if unknown else False
 
 
 def _case(call: Call, row: tuple[Value, ...]) -> Value:
@@ -82,27 +126,6 @@ def _same(call: Call, args: Sequence[Value]) -> bool:
     if left is None or right is None:
         return left is right
     return compare(left, right) == 0
-
-
-def _and(call: Call, args: Sequence[Value]) -> bool | None:
-    if False in args:
-        return False
-    return None if None in args else True
-
-
-def _or(call: Call, args: Sequence[Value]) -> bool | None:
-    if True in args:
-        return True
-    return None if None in args else False
-
-
-def _in(call: Call, args: Sequence[Value]) -> bool | None:
-    value, *among = args
-    if value is None:
-        return None
-    if any(item is not None and compare(value, item) == 0 for item in among):
-        return True
-    return None if None in among else False
 
 
 def _number(call: Call, value: Value) -> Value:
@@ -162,8 +185,6 @@ MEANINGS: dict[str, Callable[[Call, Sequence[Value]], Value]] = {
     ">": _comparison(lambda order: order > 0),
     ">=": _comparison(lambda order: order >= 0),
     "<=>": _same,
-    "and": _and,
-    "or": _or,
     "not": _strict(lambda call, value: not value),
     "isnull": lambda call, args: args[0] is None,
     "+": _arithmetic(lambda left, right: left + right),
@@ -173,7 +194,6 @@ MEANINGS: dict[str, Callable[[Call, Sequence[Value]], Value]] = {
     "%": _strict(_remainder),
     "neg": _strict(lambda call, value: _number(call, -_exact(call, value))),
     "abs": _strict(lambda call, value: _number(call, abs(_exact(call, value)))),
-    "in": _in,
     "like": _strict(_like),
     "cast": _cast,
     "concat": _strict(lambda call, *texts: "".join(texts)),
@@ -183,4 +203,12 @@ MEANINGS: dict[str, Callable[[Call, Sequence[Value]], Value]] = {
     "length": _strict(lambda call, text: len(text)),
     "substring": _strict(_substring),
 }
-"""Every function of `renderings.DUCK` but case and coalesce, which stop at what they need."""
+"""Every function of `renderings.DUCK` but those of `LAZY`."""
+LAZY: dict[str, Callable[[Call, tuple[Value, ...]], Value]] = {
+    "and": _until(False),
+    "or": _until(True),
+    "in": _in,
+    "case": _case,
+    "coalesce": _coalesce,
+}
+"""Those that stop at what decides (see `failure`)."""

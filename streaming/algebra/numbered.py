@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from streaming.algebra import bag as bags
 from streaming.algebra.bag import Bag, Row
-from streaming.algebra.meanings import evaluate as value_of
+from streaming.algebra.meanings import passing
 from streaming.algebra.operators import Positions
 from streaming.algebra.tree import Join, Project, Scan, Schema, Select, Tree, Union, relations
 from streaming.messages import Rows
@@ -60,8 +60,8 @@ class NumberedBags:
             case Scan():
                 return inputs[tree.relation]
             case Select():
-                rows = self.evaluate(tree.child, inputs)
-                return {k: n for k, n in rows.items() if value_of(tree.condition, k[1]) is True}
+                rows, holds = self.evaluate(tree.child, inputs), passing(tree.condition)
+                return {k: n for k, n in rows.items() if holds(k[1])}
             case Project():
                 return _projected(tree, self.evaluate(tree.child, inputs))
             case Join():
@@ -165,7 +165,7 @@ def _projected(tree: Project, rows: Numbered) -> Numbered:
 def _joined(tree: Join, left: Numbered, right: Numbered) -> Numbered:
     if not left or not right:
         return {}
-    on, condition = tree.on, tree.condition
+    on, holds = tree.on, passing(tree.condition)
     matches: dict[Row, list[tuple[int, Row, int]]] = {}
     for (number, row), count in right.items():
         on_right = tuple([row[j] for _, j in on])
@@ -175,7 +175,7 @@ def _joined(tree: Join, left: Numbered, right: Numbered) -> Numbered:
     for (number, row), count in left.items():
         for later, other, times in matches.get(tuple([row[i] for i, _ in on]), ()):
             both = row + other
-            if condition is None or value_of(condition, both) is True:
+            if holds(both):
                 key = (later if later > number else number, both)
                 if total := result.get(key, 0) + count * times:
                     result[key] = total

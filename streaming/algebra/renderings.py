@@ -1,9 +1,10 @@
 """SQL text of each function, for DuckDB and for Spark, from the call and its arguments' texts.
 
 Spark's text is plain: its own semantics are the law. DuckDB's says explicitly where DuckDB would
-differ: result types, division by zero (DuckDB: NULL), decimal division (DuckDB: doubles), cuts
-    towards zero, which characters TRIM removes, which escape LIKE has, and upper and lower case
-    outside ASCII. Both are written so that the text's type is the call's type.
+differ: result types, decimal division (DuckDB: doubles), cuts towards zero, which characters TRIM
+removes, which escape LIKE has, and upper and lower case outside ASCII. Both are written so that the
+text's type is the call's type. DuckDB's never raises: it is NULL where Spark has no value, and `failure`
+says which of those rows count.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from streaming.algebra import exact
 from streaming.algebra.casts import duck_cast
 from streaming.algebra.lettercase import duck_lower, duck_upper
 from streaming.algebra.tree import Call, Lit
-from streaming.algebra.types import NULL, decimal_parts, duck_type, is_decimal
+from streaming.algebra.types import (
+    MAX_PRECISION,
+    NULL,
+    decimal_parts,
+    duck_type,
+    is_decimal,
+    raw_decimal,
+)
 
 Dialect = Literal["duckdb", "spark"]
 Rendering = Callable[[Call, Sequence[str]], str]
@@ -57,25 +65,37 @@ def _infix(operator: str) -> Rendering:
     return lambda call, args: "(" + f" {operator} ".join(args) + ")"
 
 
+_WIDER = {"tinyint": "SMALLINT", "smallint": "INTEGER", "int": "BIGINT", "bigint": "HUGEINT"}
+"""Where a sum or product of two of the type always fits."""
+
+
 def _duck_arithmetic(operator: str) -> Rendering:
-    """DuckDB keeps a result of two decimals within 18 digits when both operands are."""
+    """NULL where the type does not hold the result.
+
+    DuckDB keeps a result of two decimals within 18 digits when both operands are.
+    """
 
     def render(call: Call, args: Sequence[str]) -> str:
         left, right = args
+        if call.type in _WIDER:
+            wide = _WIDER[call.type]
+            operation = f"CAST({left} AS {wide}) {operator} CAST({right} AS {wide})"
+            return f"TRY_CAST({operation} AS {duck_type(call.type)})"
         parts, own = decimal_parts(call.type), decimal_parts(call.args[0].type)
         if parts and own and parts[0] > 18 >= own[0]:
             left = f"CAST({left} AS DECIMAL(19,{own[1]}))"
-        return f"CAST({left} {operator} {right} AS {duck_type(call.type)})"
+        result = f"CAST({left} {operator} {right} AS {duck_type(call.type)})"
+        digits = raw_decimal(operator, call.args[0].type, call.args[1].type)[0] if parts else 0
+        return f"TRY({result})" if digits > MAX_PRECISION else result
 
     return render
 
 
 def _duck_divide(call: Call, args: Sequence[str]) -> str:
+    """NULL where the divisor is 0."""
     left, right = args
     if not is_decimal(call.type):
-        divided = f"{left} / {right}"
-        fail = f"CAST({exact.duck_fail('DIVIDE_BY_ZERO')} AS DOUBLE)"
-        return f"CASE WHEN {left} IS NOT NULL AND {right} = 0 THEN {fail} ELSE {divided} END"
+        return f"({left} / nullif({right}, 0))"
     parts = decimal_parts(call.type)
     source, divisor = decimal_parts(call.args[0].type), decimal_parts(call.args[1].type)
     assert parts and source and divisor
@@ -83,18 +103,25 @@ def _duck_divide(call: Call, args: Sequence[str]) -> str:
     numerator = f"({exact.duck_unscaled(left, call.args[0].type)} * {power})"
     denominator = exact.duck_unscaled(right, call.args[1].type)
     sign = f"CASE WHEN ({left} < 0) = ({right} < 0) THEN 1 ELSE -1 END"
-    quotient = exact.duck_half_up(numerator, denominator, sign)
-    fail = exact.duck_fail("DIVIDE_BY_ZERO")
-    units = f"CASE WHEN {left} IS NOT NULL AND {right} = 0 THEN {fail} ELSE {quotient} END"
-    return exact.duck_scaled(f"({units})", call.type)
+    quotient = exact.duck_half_up(numerator, f"nullif({denominator}, 0)", sign)
+    return exact.duck_scaled(quotient, call.type)
 
 
 def _duck_remainder(call: Call, args: Sequence[str]) -> str:
+    """NULL where the divisor is 0; in a wider type, as DuckDB divides the least integer by -1."""
     left, right = args
-    type_ = duck_type(call.type)
-    fail = f"CAST({exact.duck_fail('REMAINDER_BY_ZERO')} AS {type_})"
-    rest = f"CAST({left} % {right} AS {type_})"
-    return f"CASE WHEN {left} IS NOT NULL AND {right} = 0 THEN {fail} ELSE {rest} END"
+    wide = _WIDER.get(call.type)
+    if wide is not None:
+        left, right = f"CAST({left} AS {wide})", f"CAST({right} AS {wide})"
+    return f"CAST({left} % nullif({right}, 0) AS {duck_type(call.type)})"
+
+
+def _duck_sign(call: Call, text: str, operand: str) -> str:
+    """-x and abs(x); NULL for the least integer."""
+    wide = _WIDER.get(call.type)
+    if wide is None:
+        return f"CAST({text.format(operand)} AS {duck_type(call.type)})"
+    return f"TRY_CAST({text.format(f'CAST({operand} AS {wide})')} AS {duck_type(call.type)})"
 
 
 def _case(call: Call, args: Sequence[str]) -> str:
@@ -133,8 +160,8 @@ DUCK: dict[str, Rendering] = {
     **{name: _duck_arithmetic(name) for name in ("+", "-", "*")},
     "/": _duck_divide,
     "%": _duck_remainder,
-    "neg": lambda call, args: f"CAST(-({args[0]}) AS {duck_type(call.type)})",
-    "abs": lambda call, args: f"CAST(abs({args[0]}) AS {duck_type(call.type)})",
+    "neg": lambda call, args: _duck_sign(call, "-({})", args[0]),
+    "abs": lambda call, args: _duck_sign(call, "abs({})", args[0]),
     "case": _case,
     "coalesce": _function("coalesce"),
     "in": _in,

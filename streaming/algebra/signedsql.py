@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from streaming.algebra.sql import scalar_sql, tree_sql
+from streaming.algebra.sql import condition_sql, scalar_sql, tree_sql
 from streaming.algebra.tree import (
     MULTIPLICITY,
     NUMBER,
@@ -65,7 +65,7 @@ def signed_sql(tree: Tree, tables: Mapping[str, str]) -> str:
             return f"SELECT {_all(len(tree.schema))} FROM {tables[tree.relation]}"
         case Select():
             columns = _columns("t", len(tree.schema))
-            condition = scalar_sql(tree.condition, "duckdb", columns)
+            condition = condition_sql(tree.condition, "duckdb", columns)
             return f"SELECT * FROM ({signed_sql(tree.child, tables)}) t WHERE {condition}"
         case Project():
             columns = _columns("t", len(tree.child.schema))
@@ -88,7 +88,7 @@ def _join(tree: Join, tables: Mapping[str, str]) -> str:
     right = _columns("r", len(tree.right.schema))
     conditions = [f"{left[i]} = {right[j]}" for i, j in tree.on]
     if tree.condition is not None:
-        conditions.append(scalar_sql(tree.condition, "duckdb", left + right))
+        conditions.append(condition_sql(tree.condition, "duckdb", left + right))
     marks = [
         f"greatest(l.{NUMBER}, r.{NUMBER})",
         f"l.{MULTIPLICITY} * r.{MULTIPLICITY}",

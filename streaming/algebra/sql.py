@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from streaming.algebra import exact, renderings
+from streaming.algebra.failure import duck_holds, duck_raising, tested
 from streaming.algebra.renderings import Dialect
 from streaming.algebra.tree import (
     Aggregate,
@@ -34,20 +35,30 @@ from streaming.algebra.types import INTEGRALS, duck_type, is_decimal, sum_type
 
 
 def scalar_sql(scalar: Scalar, dialect: Dialect, columns: Sequence[str]) -> str:
-    """The scalar's text; the value has the scalar's type in both engines.
+    """The scalar's text; the value has the scalar's type in both engines; it raises where it fails.
 
     Args:
         columns: text of the input's column at each position ("l.c0").
     """
+    return duck_raising(scalar, columns) if dialect == "duckdb" else _spark(scalar, columns)
+
+
+def condition_sql(condition: Scalar, dialect: Dialect, columns: Sequence[str]) -> str:
+    """Text of whether a row passes; it raises where the row reaches what fails (`failure`)."""
+    if dialect == "duckdb":
+        return duck_holds(condition, columns)
+    return " AND ".join(_spark(part, columns) for part in tested(condition))
+
+
+def _spark(scalar: Scalar, columns: Sequence[str]) -> str:
     match scalar:
         case Col():
             return columns[scalar.position]
         case Lit():
-            return renderings.literal(scalar, dialect)
+            return renderings.literal(scalar, "spark")
         case Call():
-            table = renderings.DUCK if dialect == "duckdb" else renderings.SPARK
-            args = [scalar_sql(arg, dialect, columns) for arg in scalar.args]
-            return table[scalar.function](scalar, args)
+            args = [_spark(arg, columns) for arg in scalar.args]
+            return renderings.SPARK[scalar.function](scalar, args)
 
 
 def cast_sql(text: str, type_: str, dialect: Dialect) -> str:
@@ -102,7 +113,7 @@ def tree_sql(tree: Tree, dialect: Dialect, tables: Mapping[str, str]) -> str:
             return f"SELECT {_plain(len(tree.schema))} FROM {tables[tree.relation]} t"
         case Select():
             columns = _columns(tree)
-            condition = scalar_sql(tree.condition, dialect, columns)
+            condition = condition_sql(tree.condition, dialect, columns)
             return (
                 f"SELECT {', '.join(columns)} FROM {_source(tree.child, dialect, tables)} "
                 f"WHERE {condition}"
@@ -135,7 +146,7 @@ def _join(tree: Join, dialect: Dialect, tables: Mapping[str, str]) -> str:
     right = [f"r.{column_name(i)}" for i in range(len(tree.right.schema))]
     conditions = [f"{left[i]} = {right[j]}" for i, j in tree.on]
     if tree.condition is not None:
-        conditions.append(scalar_sql(tree.condition, dialect, left + right))
+        conditions.append(condition_sql(tree.condition, dialect, left + right))
     sources = (
         f"({tree_sql(tree.left, dialect, tables)}) l",
         f"({tree_sql(tree.right, dialect, tables)}) r",

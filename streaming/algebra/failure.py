@@ -1,0 +1,180 @@
+"""Which expressions can fail at a row, and which rows reach one that does: one law for every engine.
+
+Some expressions have no value at some rows: a divisor of 0, a result that its type cannot hold. Spark
+raises there (ANSI mode), but only where it evaluates them, and so does every engine here:
+
+* **Within an expression** evaluation is Spark's, left to right and lazy. AND stops at FALSE and OR at
+  TRUE, but not at NULL. CASE, IF and NULLIF evaluate the branch that is taken, COALESCE stops at the
+  first value. IN stops at the first that is equal, and after a NULL on its left. Any other function whose
+  result is NULL when an argument is stops at the first NULL; `/` and `%` look at the divisor first. `<=>`
+  and CONCAT evaluate all.
+* **Conditions of rows** (WHERE, ON, HAVING): first those that cannot fail, then those that can, as
+  written; one that is not true ends it. Spark gives no order there: its optimizer moves them. A
+  condition that can fail is never moved below a join, a grouping or EXCEPT ALL, where it would meet rows
+  that do not get as far as it (`normal`), and no source is asked to test it.
+* **What a SELECT computes** counts where a row gets there; what nobody reads is not computed. Over a join
+  it is computed for pairs, also where a subquery below wrote it, unless it is joined on.
+* An error belongs to the number of the row that brings it.
+
+So which rows fail is a property of the view's tree, not of who computes it. Python evaluates so
+(`meanings`). DuckDB computes whole columns and moves conditions, so its text never fails by itself: each
+expression is text of a value that is NULL where there is none, and text that says where that is
+(`duck_text`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from streaming.algebra import renderings
+from streaming.algebra.casts import can_fail
+from streaming.algebra.scalars import conjuncts
+from streaming.algebra.tree import Call, Col, Lit, Project, Scalar, Select, Tree
+from streaming.algebra.types import FLOATS, INTEGRALS, MAX_PRECISION, duck_type, raw_decimal
+
+EAGER = ("<=>", "isnull", "concat")
+"""Functions that evaluate all arguments, besides those with rules of their own."""
+DIVISORS = ("/", "%")
+"""Functions that evaluate their second argument first."""
+MESSAGE = "division by zero, or a result that does not fit its type"
+
+
+def fails(scalar: Scalar) -> bool:
+    """Whether the expression has no value at some rows."""
+    if not isinstance(scalar, Call):
+        return False
+    return _can_fail(scalar) or any(fails(arg) for arg in scalar.args)
+
+
+def _can_fail(call: Call) -> bool:
+    """Whether the function itself can, given its arguments."""
+    first = call.args[0].type
+    match call.function:
+        case "+" | "-" | "*":
+            if first in INTEGRALS:
+                return True
+            types = (first, call.args[1].type)
+            return first not in FLOATS and raw_decimal(call.function, *types)[0] > MAX_PRECISION
+        case "/" | "%":
+            divisor = call.args[1]
+            return not (isinstance(divisor, Lit) and divisor.value not in (None, 0))
+        case "neg" | "abs":
+            return first in INTEGRALS
+        case "cast":
+            return can_fail(first, call.type)
+        case "upper" | "lower":
+            return True
+    return False
+
+
+@lru_cache(maxsize=1024)
+def tested(condition: Scalar) -> tuple[Scalar, ...]:
+    """What a row is tested for, in order: what cannot fail, then what can."""
+    return tuple(sorted(conjuncts(condition), key=fails))
+
+
+def computes(tree: Tree) -> bool:
+    """Whether the node itself has an expression that can fail."""
+    if isinstance(tree, Select):
+        return fails(tree.condition)
+    return isinstance(tree, Project) and any(fails(e) for e in tree.expressions)
+
+
+# DuckDB text --------------------------------------------------------------------------------------
+
+
+def duck_text(scalar: Scalar, columns: Sequence[str]) -> tuple[str, str | None]:
+    """Text of the value (NULL where it fails) and of whether it fails (None: never). Neither raises."""
+    match scalar:
+        case Col():
+            return columns[scalar.position], None
+        case Lit():
+            return renderings.literal(scalar, "duckdb"), None
+    texts = [duck_text(arg, columns) for arg in _operands(scalar)]
+    value = renderings.DUCK[scalar.function](scalar, [text for text, _ in texts])
+    return value, _failed(scalar, texts, value)
+
+
+def duck_raising(scalar: Scalar, columns: Sequence[str]) -> str:
+    """Text of the value that raises at a row where it fails."""
+    value, failed = duck_text(scalar, columns)
+    if failed is None:
+        return value
+    error = f"CAST(error('{MESSAGE}') AS {duck_type(scalar.type)})"
+    return f"CASE WHEN {failed} THEN {error} ELSE {value} END"
+
+
+def duck_holds(condition: Scalar, columns: Sequence[str]) -> str:
+    """Text of whether a row passes; it raises at a row that reaches a condition that fails."""
+    safe: list[str] = []
+    cases: list[str] = []
+    for part in tested(condition):
+        value, failed = duck_text(part, columns)
+        if failed is None:
+            safe.append(value)
+            continue
+        if not cases and safe:
+            cases.append(f"WHEN ({' AND '.join(safe)}) IS NOT TRUE THEN FALSE")
+        cases.append(f"WHEN {failed} THEN CAST(error('{MESSAGE}') AS BOOLEAN)")
+        cases.append(f"WHEN ({value}) IS NOT TRUE THEN FALSE")
+    if cases:
+        safe.append(f"CASE {' '.join(cases)} ELSE TRUE END")
+    return " AND ".join(safe)
+
+
+def _operands(call: Call) -> list[Scalar]:
+    """The arguments; those of a chain of ANDs or of ORs as of one."""
+    if call.function not in ("and", "or"):
+        return list(call.args)
+    found, left = list[Scalar](), [*call.args[::-1]]
+    while left:
+        arg = left.pop()
+        if isinstance(arg, Call) and arg.function == call.function:
+            left += arg.args[::-1]
+        else:
+            found.append(arg)
+    return found
+
+
+def _failed(call: Call, texts: list[tuple[str, str | None]], value: str) -> str | None:
+    """Whether the call fails: the steps of its evaluation up to the first that decides."""
+    steps: list[tuple[str, str]] = []
+
+    def step(failed: str | None, stop: str | None = None) -> None:
+        if failed is not None:
+            steps.append((failed, "TRUE"))
+        if stop is not None:
+            steps.append((stop, "FALSE"))
+
+    match call.function:
+        case "and" | "or":
+            for text, failed in texts:
+                step(failed, f"NOT ({text})" if call.function == "and" else text)
+        case "coalesce":
+            for text, failed in texts:
+                step(failed, f"{text} IS NOT NULL")
+        case "case":
+            for (when, failed), (_, then) in zip(texts[:-1:2], texts[1:-1:2], strict=True):
+                step(failed)
+                steps.append((when, then or "FALSE"))
+            step(texts[-1][1])
+        case "in":
+            (sought, failed), *items = texts
+            step(failed, f"{sought} IS NULL")
+            for text, failed in items:
+                step(failed, f"{sought} = {text}")
+        case _:
+            order = texts[::-1] if call.function in DIVISORS else texts
+            for text, failed in order:
+                step(failed, None if call.function in EAGER else f"{text} IS NULL")
+            if _can_fail(call):
+                steps.append((f"{value} IS NULL", "TRUE"))
+    while steps and steps[-1][1] == "FALSE":
+        steps.pop()
+    if not steps:
+        return None
+    if len(steps) == 1 and steps[0][1] == "TRUE":
+        return steps[0][0]
+    cases = " ".join(f"WHEN {test} THEN {found}" for test, found in steps)
+    return f"(CASE {cases} ELSE FALSE END)"

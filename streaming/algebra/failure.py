@@ -37,7 +37,11 @@ EAGER = ("<=>", "isnull", "concat")
 """Functions that evaluate all arguments, besides those with rules of their own."""
 DIVISORS = ("/", "%")
 """Functions that evaluate their second argument first."""
-MESSAGE = "division by zero, or a result that does not fit its type"
+UNFIT = "a result that does not fit its type"
+REASONS = dict.fromkeys(DIVISORS, "division by zero") | dict.fromkeys(
+    ("upper", "lower"), "VALUE_LETTERCASE: a letter whose other case depends on the engine"
+)
+"""Why a function has no value; the others: `UNFIT`."""
 
 
 def fails(scalar: Scalar) -> bool:
@@ -101,8 +105,7 @@ def duck_raising(scalar: Scalar, columns: Sequence[str]) -> str:
     value, failed = duck_text(scalar, columns)
     if failed is None:
         return value
-    error = f"CAST(error('{MESSAGE}') AS {duck_type(scalar.type)})"
-    return f"CASE WHEN {failed} THEN {error} ELSE {value} END"
+    return f"CASE WHEN {failed} THEN {_error(scalar)} ELSE {value} END"
 
 
 def duck_holds(condition: Scalar, columns: Sequence[str]) -> str:
@@ -116,11 +119,24 @@ def duck_holds(condition: Scalar, columns: Sequence[str]) -> str:
             continue
         if not cases and safe:
             cases.append(f"WHEN ({' AND '.join(safe)}) IS NOT TRUE THEN FALSE")
-        cases.append(f"WHEN {failed} THEN CAST(error('{MESSAGE}') AS BOOLEAN)")
+        cases.append(f"WHEN {failed} THEN {_error(part)}")
         cases.append(f"WHEN ({value}) IS NOT TRUE THEN FALSE")
     if cases:
         safe.append(f"CASE {' '.join(cases)} ELSE TRUE END")
     return " AND ".join(safe)
+
+
+def _error(scalar: Scalar) -> str:
+    """What raises where a row reaches it; it tells of what the expression has that can fail."""
+    reasons = dict[str, None]()
+    left = [scalar]
+    while left:
+        node = left.pop()
+        if isinstance(node, Call):
+            left += node.args[::-1]
+            if _can_fail(node):
+                reasons[REASONS.get(node.function, UNFIT)] = None
+    return f"CAST(error('{' or '.join(reasons)}') AS {duck_type(scalar.type)})"
 
 
 def _operands(call: Call) -> list[Scalar]:

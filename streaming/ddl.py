@@ -6,6 +6,10 @@ their true names back; where an engine ignores case and two names differ in noth
 physical names. Whether two of the views in one query show one state is the engine's matter: Spark
 pins one version of a table per query, DuckDB per transaction when the table is attached (two
 `delta_scan`s in one query can differ), Trino per query.
+
+A suspended view's rows stand still, and an engine cannot refuse to show them: the companion
+`fresco_views` tells of every view whether it is maintained, or suspended after which number, and why. It
+is read from the same table, so in one query it is of the same epoch as the views.
 """
 
 from __future__ import annotations
@@ -16,7 +20,8 @@ from streaming.errors import FrescoError
 from streaming.warehouse.described import Described, read_catalog
 from streaming.warehouse.files import Place
 from streaming.warehouse.names import distinct_names, physical_names
-from streaming.warehouse.table import ViewTable
+from streaming.warehouse.standing import STANDING
+from streaming.warehouse.table import Table, ViewTable
 
 
 def ddl(warehouse: str, engine: str) -> list[str]:
@@ -34,64 +39,96 @@ def ddl(warehouse: str, engine: str) -> list[str]:
             "DDL_ENGINE", f"no statements for {engine}", todo=f"use one of {', '.join(_ENGINES)}"
         )
     place = Place.of(warehouse)
-    return _ENGINES[engine](place, read_catalog(place))
-
-
-def _spark(place: Place, catalog: Described) -> list[str]:
-    statements = []
+    catalog = read_catalog(place)
+    groups = sorted(set(catalog.groups.values()))
+    speech = _ENGINES[engine](place)
+    statements = [one for group in groups for one in speech.opening(group)]
     for name, view in sorted(catalog.views.items()):
+        statements.append(speech.create(name, speech.select(view, catalog.groups[name])))
+    told = [one for group in groups for one in _standing(speech, place, group, catalog)]
+    return [*statements, speech.create(STANDING.name, " UNION ALL ".join(told))]
+
+
+def _standing(speech: _Engine, place: Place, group: str, catalog: Described) -> list[str]:
+    """What tells how a group's views stand; of a table that does not say it yet, that it is unknown."""
+    table = Table.open(place.below(group), "view")
+    if table is None or STANDING.struct in {field.name for field in table.handle.schema().fields}:
+        return [speech.select(STANDING, group)]
+    views = sorted(view for view, its in catalog.groups.items() if its == group)
+    return [speech.unknown(view) for view in views]
+
+
+class _Engine:
+    """How an engine says it; DuckDB's way where it is everybody's."""
+
+    mark, texts = '"', "VARCHAR"
+
+    def __init__(self, place: Place) -> None:
+        self.uri = place.uri
+
+    def opening(self, group: str) -> list[str]:
+        """What makes a group's table known."""
+        path = _text(f"{self.uri}/{group}")
+        return [f"ATTACH IF NOT EXISTS {path} AS {_q(_alias(group))} (TYPE delta)"]
+
+    def create(self, name: str, select: str) -> str:
+        """A view over a query."""
+        return f"CREATE OR REPLACE TEMP VIEW {_q(name)} AS {select}"
+
+    def select(self, view: ViewTable, group: str) -> str:
+        """A view's rows, duplicates expanded, under its columns' own names."""
+        table = _q(_alias(group))
+        rows = table if view.key else f"(SELECT *, unnest(range(_n)) AS _copy FROM {table})"
+        fields = _fields(view, '"', f"t.{_q(view.struct)}.")
+        return f'SELECT {fields} FROM {rows} AS t WHERE t."view" = {_text(view.name)}'
+
+    def unknown(self, view: str) -> str:
+        """One row of `fresco_views` about a view of which nothing is said."""
+        reason = "no commit of a version of Fresco that tells it"
+        nothing = f"CAST(NULL AS {self.texts})"
+        given = (_text(view), "'unknown'", "CAST(NULL AS BIGINT)", nothing, _text(reason))
+        names = (_q(column.name, self.mark) for column in STANDING.schema)
+        pairs = zip(given, names, strict=True)
+        return "SELECT " + ", ".join(f"{value} AS {name}" for value, name in pairs)
+
+
+class _Spark(_Engine):
+    mark, texts = "`", "STRING"
+
+    def opening(self, group: str) -> list[str]:
+        return []
+
+    def create(self, name: str, select: str) -> str:
+        return f"CREATE OR REPLACE VIEW {_q(name, '`')} AS {select}"
+
+    def select(self, view: ViewTable, group: str) -> str:
         fields = _fields(view, "`", f"{_q(view.struct, '`')}.")
-        table = f"delta.{_q(f'{place.uri}/{catalog.groups[name]}', '`')}"
+        table = f"delta.{_q(f'{self.uri}/{group}', '`')}"
         copies = "" if view.key else " LATERAL VIEW explode(sequence(1, CAST(_n AS INT))) AS _copy"
-        statements.append(
-            f"CREATE OR REPLACE VIEW {_q(name, '`')} AS SELECT {fields} FROM {table}{copies} "
-            f"WHERE view = {_spark_text(name)}"
-        )
-    return statements
+        return f"SELECT {fields} FROM {table}{copies} WHERE view = {_spark_text(view.name)}"
 
 
-def _duckdb(place: Place, catalog: Described) -> list[str]:
-    groups = sorted(set(catalog.groups.values()))
-    statements = [
-        f"ATTACH IF NOT EXISTS {_text(f'{place.uri}/{group}')} AS {_q(_alias(group))} (TYPE delta)"
-        for group in groups
-    ]
-    for name, view in sorted(catalog.views.items()):
-        table = f"{_q(_alias(catalog.groups[name]))}"
-        fields = _fields(view, '"', f"t.{_q(view.struct)}.")
-        statements.append(
-            f"CREATE OR REPLACE TEMP VIEW {_q(name)} AS SELECT {fields} "
-            f'FROM {_duckdb_rows(view, table)} AS t WHERE t."view" = {_text(name)}'
-        )
-    return statements
+class _Trino(_Engine):
+    def opening(self, group: str) -> list[str]:
+        return [
+            "CALL delta.system.register_table(schema_name => 'default', "
+            f"table_name => {_text(group)}, table_location => {_text(f'{self.uri}/{group}')})"
+        ]
 
+    def create(self, name: str, select: str) -> str:
+        return f"CREATE OR REPLACE VIEW delta.default.{_q(name)} AS {select}"
 
-def _duckdb_rows(view: ViewTable, table: str) -> str:
-    return table if view.key else f"(SELECT *, unnest(range(_n)) AS _copy FROM {table})"
-
-
-def _trino(place: Place, catalog: Described) -> list[str]:
-    groups = sorted(set(catalog.groups.values()))
-    statements = [
-        "CALL delta.system.register_table(schema_name => 'default', "
-        f"table_name => {_text(group)}, table_location => {_text(f'{place.uri}/{group}')})"
-        for group in groups
-    ]
-    for name, view in sorted(catalog.views.items()):
-        fields = _fields(view, '"', f"t.{_q(view.struct)}.")
+    def select(self, view: ViewTable, group: str) -> str:
         copies = "" if view.key else " CROSS JOIN UNNEST(sequence(1, t._n)) AS copies (_copy)"
-        statements.append(
-            f"CREATE OR REPLACE VIEW delta.default.{_q(name)} AS SELECT {fields} "
-            f"FROM delta.default.{_q(catalog.groups[name])} AS t{copies} "
-            f'WHERE t."view" = {_text(name)}'
-        )
-    return statements
+        fields = _fields(view, '"', f"t.{_q(view.struct)}.")
+        table = f"delta.default.{_q(group)}"
+        return f'SELECT {fields} FROM {table} AS t{copies} WHERE t."view" = {_text(view.name)}'
 
 
-_ENGINES: dict[str, Callable[[Place, Described], list[str]]] = {
-    "spark": _spark,
-    "duckdb": _duckdb,
-    "trino": _trino,
+_ENGINES: dict[str, Callable[[Place], _Engine]] = {
+    "spark": _Spark,
+    "duckdb": _Engine,
+    "trino": _Trino,
 }
 
 

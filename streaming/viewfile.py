@@ -34,6 +34,8 @@ MODES = {
 }
 """Each mode and the highest level it can be asked for (DESIGN 5); `naive` does not even hold that
 one, and runs only where anomalies are allowed."""
+STANDING = "fresco_views"
+"""A view of the warehouse's own (`warehouse.standing`)."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _TOKEN = re.compile(
     r"""(?P<skip>\s+|--[^\n]*|/\*.*?\*/)|(?P<word>[^\W\d]\w*)|(?P<number>\d+)"""
@@ -138,6 +140,9 @@ class _Reader:
         if token.kind != "word" or not _NAME.fullmatch(token.text):
             todo = "1 to 63 of A-Z, a-z, 0-9 and _, beginning with a letter"
             raise self._error("VIEW_NAME", f"{token.text} is not a name for a view", todo)
+        if token.text.casefold() == STANDING:
+            todo = "use another name: the warehouse tells under this one how its views stand"
+            raise self._error("VIEW_NAME", f"{token.text} is no name for a view of yours", todo)
         self._next += 1
         return token.text
 

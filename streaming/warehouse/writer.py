@@ -8,6 +8,8 @@ The steps, in this order, and why a crash between any two does no harm:
 3. Commit the group table under (`fresco/<pipeline>/<group>/state`, epoch): the commit point.
    Readers of the changelog go no further than this commit's covered numbers.
 
+What the table says of its views (`standing`) is part of the commit, and of no changelog.
+
 A repeat finds its epoch in the handle it would commit with, and does nothing. A writer that was
 paused holds a stale handle: its commit conflicts, it reloads and decides again. A writer of an
 older start sees the newer generation in the last commit and is refused.
@@ -30,6 +32,7 @@ from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.files import Action, Place, delete_files, now_ms
 from streaming.warehouse.options import WriterOptions
 from streaming.warehouse.rewrite import IdIndex
+from streaming.warehouse.standing import STANDING, StandingRows
 from streaming.warehouse.state import STATE_STATS, StateChange, plan_change, write_change
 from streaming.warehouse.table import (
     Conflict,
@@ -78,7 +81,8 @@ class GroupWriter:
     ) -> None:
         self.options = options or WriterOptions()
         self.group = group
-        self.views = {view.name: view for view in views}
+        self.views = {view.name: view for view in (*views, STANDING)}
+        self._standing = StandingRows()
         self.index = IdIndex()
         self.lock = threading.Lock()
         self._state_app = f"fresco/{pipeline}/{group}/state"
@@ -88,7 +92,8 @@ class GroupWriter:
         self._duck = duckdb.connect()
         self._pool = ThreadPoolExecutor(self.options.threads, thread_name_prefix="warehouse")
         self.state = Table.create(
-            base.below(group), state_schema(views), "view", STATE_STATS, self.options.table
+            *(base.below(group), state_schema([*views, STANDING]), "view", STATE_STATS),
+            self.options.table,
         )
         self.changes = Table.create(
             base.below(f"{group}_changes"),
@@ -100,6 +105,7 @@ class GroupWriter:
         self.before_commit: Callable[[str], None] = lambda table: None
         """Called with "changes" or "state" just before that commit: for scripted crashes."""
         self._ensure_columns(views)
+        self._ensure_column(self.state, state_schema([STANDING]))
 
     def last(self) -> Epoch | None:
         """The newest epoch in the table."""
@@ -137,15 +143,16 @@ class GroupWriter:
             (self.state, state_schema(views)),
             (self.changes, changes_schema(views)),
         ):
-            for _ in range(_ATTEMPTS):
-                table.refresh()
-                try:
-                    table.add_columns(schema, table.metadata())
-                    break
-                except Conflict:
-                    continue
-            else:
-                raise contended("a view's columns", _ATTEMPTS, self.state.place)
+            self._ensure_column(table, schema)
+
+    def _ensure_column(self, table: Table, schema: pa.Schema) -> None:
+        for _ in range(_ATTEMPTS):
+            table.refresh()
+            try:
+                return table.add_columns(schema, table.metadata())
+            except Conflict:
+                continue
+        raise contended("a view's columns", _ATTEMPTS, self.state.place)
 
     def commit(
         self,
@@ -204,7 +211,8 @@ class GroupWriter:
         if self.state.committed(self._state_app) >= epoch.epoch:
             return Committed(True, "delta-rs", 0, 0, self.state.version)
         self._check_epoch(epoch)
-        plans = self._plan_and_append(deltas, epoch, drop)
+        told = self._standing.change(self.state, epoch, self.views.keys() - set(drop))
+        plans = self._plan_and_append({**deltas, **told}, epoch, drop)
         rewritten = sum(plan.size for plan in plans)
         if spark is not None and rewritten > self.options.spark_bytes:
             self._merge_by_spark(spark(), plans, epoch, drop)
@@ -212,6 +220,7 @@ class GroupWriter:
         else:
             self._commit_state(plans, epoch, drop)
             writer = "delta-rs"
+        self._standing.committed()
         rows = sum(delta.num_rows for delta in deltas.values())
         return Committed(False, writer, rows, rewritten, self.state.version)
 
@@ -252,6 +261,7 @@ class GroupWriter:
         written = [
             self._pool.submit(write_changes, self.changes.place, self.views[name], deltas[name])
             for name in (names if wanted else ())
+            if name != STANDING.name
         ]
         actions = [future.result() for future in written]
         try:

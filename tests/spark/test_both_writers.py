@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from streaming.ddl import ddl
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
 from streaming.warehouse.epoch import Epoch
@@ -64,7 +65,9 @@ def written(folder: Path, spark: SparkSession | None) -> GroupWriter:
     writer = GroupWriter(str(folder), "bank", "g", VIEWS, options)
     epoch: Epoch | None = None
     for at, changes in enumerate(batches()):
-        epoch = next_epoch(epoch, "g", ((2 * at - 1 if at else 0, 2 * at),), written_ms=at)
+        stands = {"lines": 2} if at == 2 else {}
+        added = ((2 * at - 1 if at else 0, 2 * at),)
+        epoch = next_epoch(epoch, "g", added, written_ms=at, suspended=stands)
         done = writer.commit(changes, epoch, spark=lambda: spark)
         assert done.writer == ("spark" if spark else "delta-rs") and not done.repeated
         assert writer.commit(changes, epoch, spark=lambda: spark).repeated
@@ -101,12 +104,40 @@ def properties(writer: GroupWriter) -> tuple[object, ...]:
     return metadata.configuration, metadata.partition_columns, features
 
 
+def test_spark_reads_how_each_view_stands_in_the_companion_view(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    writer = written(tmp_path, spark)
+    cause = {"code": "VIEW_ARITHMETIC", "what": "divided by zero"}
+    last = writer.last()
+    assert last is not None
+    gone = next_epoch(last, "g", ((7, 7),), suspended={"lines": 6}, causes={"lines": cause})
+    writer.commit({}, gone, spark=lambda: spark)
+    write_catalog(tmp_path, "g", [BALANCE, LINES])  # Spark takes no view of the odd one's name
+    for statement in ddl(str(tmp_path), "spark"):
+        spark.sql(statement)
+    rows = [tuple(row) for row in spark.table("fresco_views").collect() if row.view != "balance"]
+    assert sorted(rows) == [
+        (ODD.name, "maintained", None, None, None),
+        ("lines", "suspended", 6, "VIEW_ARITHMETIC", "divided by zero"),
+    ]
+    assert spark.table("lines").count() == Warehouse(tmp_path).read("lines", transaction=6).num_rows
+    with pytest.raises(FrescoError, match="READ_SUSPENDED"):
+        Warehouse(tmp_path).spark(spark, "lines")
+    with pytest.raises(FrescoError, match="READ_SUSPENDED"):
+        Warehouse(tmp_path).register(spark, ["balance", "lines"])
+    frame = Warehouse(tmp_path).spark(spark, "lines", transaction=7, suspended_as_of=True)
+    assert lines(frame.toArrow()) == lines(Warehouse(tmp_path).read("lines", transaction=6))
+
+
 def test_each_writer_goes_on_where_the_other_stopped(tmp_path: Path, spark: SparkSession) -> None:
     mixed = GroupWriter(str(tmp_path / "w"), "bank", "g", VIEWS, WriterOptions(spark_bytes=-1))
     alone = written(tmp_path / "driver", None)
     epoch: Epoch | None = None
     for at, changes in enumerate(batches()):
-        epoch = next_epoch(epoch, "g", ((2 * at - 1 if at else 0, 2 * at),), written_ms=at)
+        stands = {"lines": 2} if at == 2 else {}
+        added = ((2 * at - 1 if at else 0, 2 * at),)
+        epoch = next_epoch(epoch, "g", added, written_ms=at, suspended=stands)
         mixed.commit(changes, epoch, spark=(lambda: spark) if at % 2 else None)
         Upkeep(mixed, options=UpkeepOptions(small_files=2)).run(60)
     assert content(mixed) == content(alone)

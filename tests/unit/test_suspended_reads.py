@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
+import sqlglot
 from typer.testing import CliRunner
 from warehouse_rows import delta, next_epoch, write_catalog
 
 from streaming.algebra.tree import Column, Relation
 from streaming.cli import app
+from streaming.ddl import ddl
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
+from streaming.viewfile import read_header
 from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.table import ViewTable
+from streaming.warehouse.files import Place
+from streaming.warehouse.options import WriterOptions
+from streaming.warehouse.table import Table, ViewTable, state_schema
 from streaming.warehouse.updates import UpdatesWriter
 from streaming.warehouse.writer import GroupWriter
 
@@ -215,3 +222,90 @@ def test_a_dropped_view_is_told_by_name(shop: Shop) -> None:
             shop.warehouse.sql("SELECT * FROM dear", **at)
         assert refused.value.code == "READ_VIEW_DROPPED" and "transaction 4" in refused.value.what
         assert "dear" in refused.value.where and "cheap, lowstock" in refused.value.todo
+
+
+# Other engines ------------------------------------------------------------------------------------
+
+
+def by_duckdb(folder: Path, question: str) -> list[tuple[Any, ...]]:
+    name = f"extensions/v{duckdb.__version__}/delta.duckdb_extension"
+    with duckdb.connect() as connection:
+        connection.execute(f"LOAD '{files('duckdb_extension_delta').joinpath(name)}'")
+        for statement in ddl(str(folder), "duckdb"):
+            connection.execute(statement)
+        return connection.execute(question).fetchall()
+
+
+EVERYTHING = "SELECT * FROM fresco_views ORDER BY view"
+FINE_ROWS = [(name, "maintained", None, None, None) for name in ("cheap", "lowstock")]
+GONE_ROW = ("cheap", "suspended", 2, "VIEW_COLUMN_CHANGED", "column price is gone")
+
+
+def test_another_engine_sees_in_the_same_commit_how_each_view_stands(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.commit(0, 2, ids(CHEAP, 0, 1, 2), ids(LOWSTOCK, 0, 1, 2))
+    assert by_duckdb(tmp_path, EVERYTHING) == FINE_ROWS
+    shop.commit(3, 3, ids(LOWSTOCK, 3), **SUSPENDED)
+    assert by_duckdb(tmp_path, EVERYTHING) == [GONE_ROW, FINE_ROWS[1]]
+    assert by_duckdb(tmp_path, "SELECT max(id) FROM cheap") == [(2,)], "as of then"
+    shop.commit(4, 4)
+    assert by_duckdb(tmp_path, EVERYTHING) == FINE_ROWS
+    shop.commit(5, 5, views={"lowstock": 0}, drop=["cheap"])
+    assert by_duckdb(tmp_path, EVERYTHING) == [FINE_ROWS[1]]
+
+
+def test_what_a_table_says_of_its_views_is_written_only_when_it_changes(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.commit(0, 2, ids(CHEAP, 0, 1, 2), ids(LOWSTOCK, 0, 1, 2))
+    (first,) = shop.writer.state.files("fresco_views")
+    shop.commit(3, 3, ids(LOWSTOCK, 3))
+    assert shop.writer.state.files("fresco_views") == [first]
+    shop.writer = GroupWriter(str(tmp_path), "shop", "shop", [CHEAP, LOWSTOCK])
+    shop.commit(4, 4, ids(LOWSTOCK, 4))
+    assert shop.writer.state.files("fresco_views") == [first], "nor by another start"
+    shop.commit(5, 5, **SUSPENDED)
+    (second,) = shop.writer.state.files("fresco_views")
+    assert second != first
+    assert shop.writer.changes.files("fresco_views") == [], "the changelog is the views'"
+
+
+def test_a_commit_that_met_another_one_says_it_all_the_same(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.commit(0, 2, ids(CHEAP, 0, 1, 2), ids(LOWSTOCK, 0, 1, 2))
+    other = GroupWriter(str(tmp_path), "shop", "shop", [CHEAP, LOWSTOCK])
+    meets = iter([True])
+
+    def another(table: str) -> None:
+        if table == "state" and next(meets, False):
+            other.add_view(ViewTable("later", COLUMNS))
+
+    shop.writer.before_commit = another
+    shop.commit(3, 3, ids(LOWSTOCK, 3), **SUSPENDED)
+    assert not next(meets, False), "another commit came in between"
+    assert by_duckdb(tmp_path, EVERYTHING) == [GONE_ROW, FINE_ROWS[1]]
+
+
+def test_of_a_table_of_an_older_version_the_companion_says_that_it_does_not_know(
+    tmp_path: Path,
+) -> None:
+    write_catalog(tmp_path, "shop", [CHEAP, LOWSTOCK])
+    place = Place.of(tmp_path).below("shop")
+    Table.create(place, state_schema([CHEAP, LOWSTOCK]), "view", ["_id"], WriterOptions().table)
+    unknown = by_duckdb(tmp_path, EVERYTHING)
+    assert [row[:2] for row in unknown] == [("cheap", "unknown"), ("lowstock", "unknown")]
+    shop = Shop(tmp_path)
+    shop.commit(0, 2, ids(CHEAP, 0, 1, 2), ids(LOWSTOCK, 0, 1, 2), **SUSPENDED)
+    assert by_duckdb(tmp_path, EVERYTHING) == [GONE_ROW, FINE_ROWS[1]]
+
+
+@pytest.mark.parametrize("name", ["fresco_views", "Fresco_Views"])
+def test_no_view_takes_the_companions_name(name: str) -> None:
+    with pytest.raises(FrescoError, match="VIEW_NAME"):
+        read_header(f"CREATE MATERIALIZED VIEW {name} AS SELECT 1")
+
+
+@pytest.mark.parametrize("engine", ["spark", "duckdb", "trino"])
+def test_every_engine_is_given_the_companion(shop: Shop, engine: str) -> None:
+    last = ddl(str(shop.folder), engine)[-1]
+    sqlglot.parse_one(last, read=engine)
+    assert "VIEW" in last and "fresco_views" in last and "last_good" in last

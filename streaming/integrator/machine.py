@@ -188,9 +188,11 @@ class IntegratorMachine:
             first, last = message.blocks.get(part.source, (1, 0))
             if not first <= part.ordinal <= last:
                 raise ProtocolError("integrator", part, "a part outside its block")
+        still_open = set(self.state.open)
         for closed in message.closed:
-            if closed.source not in self.state.open:
+            if closed.source not in still_open:
                 raise ProtocolError("integrator", closed, "a snapshot closed twice")
+            still_open.remove(closed.source)
 
     def _zero(self, state: State, keys: Keys) -> tuple[State, list[Assignment]] | None:
         """Number 0 once all snapshots are closed and what straddles them is in."""

@@ -16,6 +16,8 @@ from sqlglot import exp
 from streaming.algebra.casts import cast, single
 from streaming.algebra.forbidden import forbidden
 from streaming.algebra.functions import CALLS, call, unsupported
+from streaming.algebra.limits import checked_scalar
+from streaming.algebra.scalars import chained
 from streaming.algebra.scope import Scope, Text
 from streaming.algebra.tree import Call, Col, Lit, Scalar
 from streaming.algebra.types import BITS, INTEGRALS, MAX_PRECISION, NULL, decimal, simple_type
@@ -77,7 +79,7 @@ class Expressions:
         """
         try:
             found = self._intercept(node) if self._intercept else None
-            return found if found is not None else self._build(node)
+            return found if found is not None else checked_scalar(self._build(node))
         except FrescoError as error:
             raise self._text.placed(error, node) from error
 
@@ -105,6 +107,8 @@ class Expressions:
 
     def _build(self, node: exp.Expr) -> Scalar:
         kind = type(node)
+        if isinstance(node, exp.And | exp.Or):
+            return self._logical(node)
         if kind in _BINARY:
             return call(_BINARY[kind], self.build(node.this), self.build(node.expression))
         match node:
@@ -140,6 +144,18 @@ class Expressions:
             case exp.Anonymous():
                 return self._called(node.name, node.expressions)
         raise self._refused(node)
+
+    def _logical(self, node: exp.Connector) -> Scalar:
+        """AND or OR of all the terms that stand beside each other."""
+        kind, name, terms = type(node), _BINARY[type(node)], [self.build(node.expression)]
+        left: exp.Expr = node.this
+        known = self._intercept(left) if self._intercept else None
+        while known is None and type(left) is kind:
+            terms.append(self.build(left.expression))
+            left = left.this
+            known = self._intercept(left) if self._intercept else None
+        terms.append(self.build(left) if known is None else known)
+        return chained(lambda one, other: call(name, one, other), terms[::-1])
 
     def _called(self, word: str, arguments: Sequence[exp.Expr]) -> Scalar:
         """A function by the name that is written, with as many arguments as Spark wants."""
@@ -187,10 +203,11 @@ class Expressions:
 
     def _case(self, node: exp.Case) -> Scalar:
         parts: list[Scalar] = []
+        operand = None if node.this is None else self.build(node.this)
         for branch in node.args["ifs"]:
             condition = self.build(branch.this)
-            if node.this is not None:
-                condition = call("=", self.build(node.this), condition)
+            if operand is not None:
+                condition = call("=", operand, condition)
             parts += [condition, self.build(branch.args["true"])]
         default = node.args.get("default")
         parts.append(self.build(default) if default else Lit(None, NULL))

@@ -147,7 +147,12 @@ class _Grouping:
         return condition
 
     def aggregate(self, tree: Tree) -> Aggregate:
-        """The Aggregate over the Project of keys and arguments, which have all been collected."""
+        """The Aggregate over the Project of keys and arguments, which have all been collected.
+
+        HAVING alone makes one group of all rows, whose size is then counted and left out above.
+        """
+        if not self._keys and not self._aggregations:
+            self._result("count_all", None, "bigint")
         computed = (*self._keys, *self._arguments)
         schema = tuple(Column(f"_c{i}", scalar.type) for i, scalar in enumerate(computed))
         below = Project(tree, computed, schema) if computed else tree

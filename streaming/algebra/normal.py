@@ -5,7 +5,9 @@ Three rewritings, each of which keeps the bag a tree stands for:
 
 * `pushed`: selections sink to the relations; equalities between the two sides of a join become its
   `on`; comma joins are put in an order in which each relation joins what is there already.
-* `pruned`: only needed columns leave a relation; projections over projections become one.
+* `pruned`: only needed columns leave a relation; projections over projections become one, unless
+  an expression of many parts would be copied: a chain that uses each column four times would grow
+  as 4^n (`limits`).
 * The shape that relevance and replica state rely on: every Scan stands under
   `Project(Select(Scan))` or
   `Project(Scan)`, where the Select has all conditions on that relation alone and the Project plain
@@ -17,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from streaming.algebra.limits import checked, mergeable
 from streaming.algebra.scalars import conjunction, conjuncts, moved, substituted
 from streaming.algebra.tree import (
     Aggregate,
@@ -37,7 +40,15 @@ from streaming.algebra.tree import (
 
 
 def normal(tree: Tree) -> Tree:
-    """The normal form; same bag, same schema."""
+    """The normal form; same bag, same schema.
+
+    Raises:
+        FrescoError: SQL_TOO_LARGE, SQL_TOO_DEEP.
+    """
+    return checked(_normal(checked(tree)))
+
+
+def _normal(tree: Tree) -> Tree:
     narrow, places = pruned(pushed(tree, ()), frozenset(range(len(tree.schema))))
     arranged = _arranged(narrow, places, range(len(tree.schema)), tree.schema)
     if arranged.schema == tree.schema:
@@ -57,11 +68,13 @@ def pushed(tree: Tree, conditions: Sequence[Scalar]) -> Tree:
         case Select():
             return pushed(tree.child, [*conjuncts(tree.condition), *conditions])
         case Project():
-            below = [substituted(c, tree.expressions) for c in conditions]
-            return replace(tree, child=pushed(tree.child, below))
+            below, above = _sinking(conditions, tree.expressions)
+            return _selected(replace(tree, child=pushed(tree.child, below)), above)
         case Join():
             return _joined(tree, conditions)
         case Union():
+            if not mergeable([*conditions] * len(tree.children), conditions):
+                return _selected(Union(tuple(pushed(c, ()) for c in tree.children)), conditions)
             return Union(tuple(pushed(child, conditions) for child in tree.children))
         case Aggregate():
             keys = [Col(p, tree.child.schema[p].type) for p in tree.keys]
@@ -73,6 +86,21 @@ def pushed(tree: Tree, conditions: Sequence[Scalar]) -> Tree:
             return Distinct(pushed(tree.child, conditions))
         case Monus():
             return Monus(pushed(tree.left, conditions), pushed(tree.right, conditions))
+
+
+def _sinking(
+    conditions: Sequence[Scalar], expressions: tuple[Scalar, ...]
+) -> tuple[list[Scalar], list[Scalar]]:
+    """Conditions over a projection's input; and those over its output that would grow by that."""
+    below, above = [], []
+    for condition in conditions:
+        sunk = substituted(condition, expressions)
+        used = [expressions[p] for p in columns_used(condition)]
+        if mergeable([sunk], [condition, *used]):
+            below.append(sunk)
+        else:
+            above.append(condition)
+    return below, above
 
 
 def _selected(tree: Tree, conditions: Sequence[Scalar]) -> Tree:
@@ -260,13 +288,14 @@ def _arranged(tree: Tree, places: dict[int, int], kept: Iterable[int], schema: S
 
 
 def _projected(tree: Tree, expressions: tuple[Scalar, ...], schema: Schema) -> Tree:
-    """A Project, made one with a Project below unless that is a relation's."""
+    """A Project, made one with a Project below unless that is a relation's or much is copied."""
     identity = tuple(Col(i, column.type) for i, column in enumerate(tree.schema))
     if expressions == identity:
         return replace(tree, schema=schema) if isinstance(tree, Project | Aggregate) else tree
     if isinstance(tree, Project) and not _is_scan(tree.child):
         merged = tuple(substituted(e, tree.expressions) for e in expressions)
-        return Project(tree.child, merged, schema)
+        if mergeable(merged, (*expressions, *tree.expressions)):
+            return Project(tree.child, merged, schema)
     return Project(tree, expressions, schema)
 
 

@@ -31,6 +31,7 @@ from streaming.algebra.clauses import (
 from streaming.algebra.expressions import Expressions
 from streaming.algebra.from_clause import FromClause
 from streaming.algebra.grouping import grouped, has_aggregate, is_aggregate, output_name
+from streaming.algebra.limits import too_deep
 from streaming.algebra.normal import normal
 from streaming.algebra.scope import Name, Scope, Text, nearest
 from streaming.algebra.syntax import syntax
@@ -58,9 +59,15 @@ def parse(sql: str, relations: Mapping[str, Relation], *, origin: str = "") -> T
 
 def parsed(text: Text, node: exp.Expr, relations: Mapping[str, Relation]) -> Tree:
     """The tree of a SELECT that was read and checked; see `parse`."""
-    query = _Parser(text, relations).query(node, {})
-    _named(text, node, query)
-    return normal(query.tree)
+    try:
+        query = _Parser(text, relations).query(node, {})
+        _named(text, node, query)
+        return normal(query.tree)
+    except RecursionError as error:
+        deep = too_deep("operators or queries stand inside each other too often")
+        raise text.placed(deep, node) from error
+    except FrescoError as error:
+        raise text.placed(error, node) from error
 
 
 def tables(sql: str, *, origin: str = "") -> tuple[str, ...]:

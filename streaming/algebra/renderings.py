@@ -54,7 +54,9 @@ def literal(value: Lit, dialect: Dialect) -> str:
 
 def _quoted(text: str, dialect: Dialect) -> str:
     if dialect == "duckdb":
-        return "'" + text.replace("'", "''") + "'"
+        # DuckDB's parser takes no NUL, its texts do.
+        parts = ["'" + part.replace("'", "''") + "'" for part in text.split("\0")]
+        return parts[0] if len(parts) == 1 else f"({' || chr(0) || '.join(parts)})"
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -24,7 +24,22 @@ def conjunction(parts: Iterable[Scalar]) -> Scalar | None:
     listed = list(parts)
     if not listed:
         return None
-    return reduce(lambda left, right: Call("and", (left, right), "boolean"), listed)
+    return chained(lambda left, right: Call("and", (left, right), "boolean"), listed)
+
+
+def chained(joined: Callable[[Scalar, Scalar], Scalar], parts: Sequence[Scalar]) -> Scalar:
+    """Parts put together by an associative operator, in their order.
+
+    Few of them as they are written, from the left; of many each half for itself, since walks and the
+    engines' parsers go as deep as a tree is.
+    """
+    if len(parts) <= _FROM_THE_LEFT:
+        return reduce(joined, parts)
+    middle = len(parts) // 2
+    return joined(chained(joined, parts[:middle]), chained(joined, parts[middle:]))
+
+
+_FROM_THE_LEFT = 16
 
 
 def substituted(scalar: Scalar, values: Sequence[Scalar]) -> Scalar:

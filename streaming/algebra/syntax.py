@@ -17,7 +17,8 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token
 
-from streaming.algebra.lexer import LexicalError, tokens
+from streaming.algebra.lexer import Lexeme, LexicalError, tokens
+from streaming.algebra.limits import NESTED, STEPS, check_length, too_deep, too_nested
 from streaming.algebra.scope import Text
 from streaming.errors import FrescoError
 
@@ -45,6 +46,15 @@ class _Parser(SparkParser):
     RANGE_PARSERS: ClassVar[dict[Any, Any]] = {
         kind: _with("_range", parse) for kind, parse in SparkParser.RANGE_PARSERS.items()
     }
+
+    steps_left = 0
+
+    def _advance(self, times: int = 1) -> None:
+        self.steps_left -= 1
+        if self.steps_left < 0:
+            todo = "give each JOIN its ON, or write CROSS JOIN"
+            raise too_deep("what stands inside what is found only after too many tries", todo)
+        super()._advance(times)
 
     def _modifier(self, parse: Callable[..., Any]) -> Any:
         token = self._curr
@@ -120,19 +130,20 @@ def syntax(text: Text) -> exp.Expr:
     word where that is not the first), `function` (the name that is called), `written` (a type).
 
     Raises:
-        FrescoError: SQL_SYNTAX, SQL_NOT_SELECT, SQL_LITERAL, SQL_UNSUPPORTED (by the lexer).
+        FrescoError: SQL_SYNTAX, SQL_NOT_SELECT, SQL_LITERAL, SQL_UNSUPPORTED (by the lexer),
+            SQL_TOO_LARGE, SQL_TOO_DEEP.
     """
     try:
+        check_length(text.sql)
         words = text.lexemes
         first = next((word for word in words if word.text != "("), None)
         if first is None or first.text.upper() not in ("SELECT", "WITH"):
             raise _not_select(text, first.start if first else 0)
-        found = tokens(text.sql, words)
-        nodes = [node for node in _Parser(dialect=Spark()).parse(found, text.sql) if node]
+        nodes = _nodes(text, words)
+    except FrescoError as error:
+        raise _at(text, error, 0) from error
     except LexicalError as problem:
-        error = problem.error
-        where = text.where(problem.offset)
-        raise FrescoError(error.code, error.what, where=where, todo=error.todo) from problem
+        raise _at(text, problem.error, problem.offset) from problem
     except ParseError as problem:
         first_error = problem.errors[0] if problem.errors else {}
         offset = _error_offset(text, first_error)
@@ -142,6 +153,28 @@ def syntax(text: Text) -> exp.Expr:
     if len(nodes) != 1 or not isinstance(nodes[0], exp.Select | exp.SetOperation | exp.Subquery):
         raise _not_select(text, first.start)
     return nodes[0]
+
+
+def _nodes(text: Text, words: tuple[Lexeme, ...]) -> list[exp.Expr]:
+    """The statements that the words make."""
+    deep = too_nested(word.text.upper() if word.kind in _OPENING else "" for word in words)
+    if deep is not None:
+        what = f"more than {NESTED} parentheses or CASEs inside each other"
+        raise _at(text, too_deep(what), words[deep].start)
+    parser = _Parser(dialect=Spark())
+    parser.steps_left = STEPS * (len(words) + STEPS)
+    try:
+        return [node for node in parser.parse(tokens(text.sql, words), text.sql) if node]
+    except RecursionError as error:
+        raise too_deep("operators stand inside each other too often") from error
+
+
+_OPENING = ("operator", "word")
+
+
+def _at(text: Text, error: FrescoError, offset: int) -> FrescoError:
+    where = error.where or text.where(offset)
+    return FrescoError(error.code, error.what, where=where, todo=error.todo)
 
 
 def _not_select(text: Text, offset: int) -> FrescoError:

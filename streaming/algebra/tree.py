@@ -72,8 +72,38 @@ class Call:
     args: tuple[Scalar, ...]
     type: str
 
+    @cached_property
+    def weight(self) -> int:
+        """How many functions, columns and constants the SQL text of the call names (`limits`).
+
+        Shared arguments count as often as they are written, since text and walks copy them.
+        """
+        own, written = _text(self)
+        return own + written * sum(weight(arg) for arg in self.args)
+
+    @cached_property
+    def depth(self) -> int:
+        """How many calls stand inside each other."""
+        return 1 + max((arg.depth for arg in self.args if isinstance(arg, Call)), default=0)
+
 
 Scalar = Col | Lit | Call
+
+
+def _text(call: Call) -> tuple[int, int]:
+    """The size of an engine's text of the call, and how often it writes an argument, at most."""
+    if call.function == "/":
+        return (10, 6) if call.type.startswith("decimal") else (5, 2)
+    return _TEXTS.get(call.function, (1, 1))
+
+
+_TEXTS = {"%": (5, 2), "upper": (110, 6), "lower": (10, 5)}
+"""Of the functions whose text is more than their name (`renderings`)."""
+
+
+def weight(scalar: Scalar) -> int:
+    """See `Call.weight`; a column or a constant weighs 1."""
+    return scalar.weight if isinstance(scalar, Call) else 1
 
 
 # Relational expressions ---------------------------------------------------------------------------
@@ -94,6 +124,18 @@ class Expression:
             else:
                 left += children(node)[::-1]
         return tuple(found)
+
+    @cached_property
+    def weight(self) -> int:
+        """The size of the tree written out: its nodes' columns and their scalars' weights."""
+        tree = cast("Tree", self)
+        own = 1 + len(tree.schema) + sum(map(weight, scalars(tree)))
+        return own + sum(child.weight for child in children(tree))
+
+    @cached_property
+    def depth(self) -> int:
+        """How many nodes stand below each other."""
+        return 1 + max((child.depth for child in children(cast("Tree", self))), default=0)
 
 
 @dataclass(frozen=True)
@@ -223,6 +265,19 @@ def children(tree: Tree) -> tuple[Tree, ...]:
             return tree.children
         case _:
             return (tree.child,)
+
+
+def scalars(tree: Tree) -> tuple[Scalar, ...]:
+    """The scalars of the node itself."""
+    match tree:
+        case Select():
+            return (tree.condition,)
+        case Project():
+            return tree.expressions
+        case Join() if tree.condition is not None:
+            return (tree.condition,)
+        case _:
+            return ()
 
 
 def walk(tree: Tree) -> Iterator[Tree]:

@@ -5,7 +5,7 @@ rewritings, the renderers, and the parsers of the engines, which are handed the 
 tree. So each way to grow has its bound: the text, what stands inside each other in it, the parser's
 steps (sqlglot looks ahead again and again: `FROM r JOIN r JOIN r ...` without ON costs 2^n), and
 the size and depth of what is made of it. Sizes are those of the SQL that the engines get, where an
-expression that is used twice is written twice (`Call.weight`).
+expression that is used twice is written twice (`Call.sizes`).
 
 The figures are what the weakest part holds with room to spare: DuckDB's parser (1,000 levels of
 expressions, of which a decimal's addition takes three), Spark's with the session's stack, and

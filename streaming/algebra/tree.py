@@ -73,13 +73,25 @@ class Call:
     type: str
 
     @cached_property
-    def weight(self) -> int:
-        """How many functions, columns and constants the SQL text of the call names (`limits`).
+    def sizes(self) -> tuple[int, int]:
+        """How many names an engine's text has of the value, and of whether it fails (`failure`).
 
         Shared arguments count as often as they are written, since text and walks copy them.
         """
-        own, written = _text(self)
-        return own + written * sum(weight(arg) for arg in self.args)
+        parts = [arg.sizes if isinstance(arg, Call) else (1, 0) for arg in self.args]
+        values, failed = (sum(side) for side in zip(*parts, strict=True))
+        own, written = _TEXTS.get(self.function, (1, 1))
+        value = own + written * values
+        can_fail = self.function in _FALLIBLE and self.type not in ("double", "float")
+        if failed or can_fail:
+            failed += values + (value if can_fail else 0)
+            failed += len(parts) * parts[0][0] if self.function == "in" else 0
+        return value, failed
+
+    @property
+    def weight(self) -> int:
+        """The size of the whole text."""
+        return sum(self.sizes)
 
     @cached_property
     def depth(self) -> int:
@@ -90,15 +102,10 @@ class Call:
 Scalar = Col | Lit | Call
 
 
-def _text(call: Call) -> tuple[int, int]:
-    """The size of an engine's text of the call, and how often it writes an argument, at most."""
-    if call.function == "/":
-        return (10, 6) if call.type.startswith("decimal") else (5, 2)
-    return _TEXTS.get(call.function, (1, 1))
-
-
-_TEXTS = {"%": (5, 2), "upper": (110, 6), "lower": (10, 5)}
-"""Of the functions whose text is more than their name (`renderings`)."""
+_TEXTS = {"/": (10, 6), "%": (5, 2), "upper": (110, 6), "lower": (10, 6)}
+"""The size of a function's own text, and how often it names an argument at most, where that is more
+than 1 (`renderings`)."""
+_FALLIBLE = ("+", "-", "*", "/", "%", "neg", "abs", "cast", "upper", "lower")
 
 
 def weight(scalar: Scalar) -> int:

@@ -190,6 +190,19 @@ def load_catalog(warehouse: Path | str) -> Catalog:
     return Catalog(tuple(views), held, relations, joined, dict(value.get("dropped", {})))
 
 
+def known_catalog(warehouse: Path) -> Catalog:
+    """The catalog. Raises FrescoError CATALOG_NONE when nothing has been started."""
+    try:
+        return load_catalog(warehouse)
+    except FileNotFoundError:
+        raise FrescoError(
+            "CATALOG_NONE",
+            "no pipeline has been started here",
+            where=str(warehouse),
+            todo="put view files into the pipeline's views folder and start it: `fresco run`",
+        ) from None
+
+
 def spec_of(entry: Mapping[str, Any], known: Mapping[str, Relation], origin: str = "") -> ViewSpec:
     """The view of a catalog's entry, its SQL parsed anew.
 

@@ -78,6 +78,11 @@ class Metrics:
             "1 while a view waits for a source that cannot be asked",
             ["view"],
         )
+        self.stalled = gauge(
+            "fresco_view_stalled",
+            "1 while something holds a view up, by its code",
+            ["view", "code"],
+        )
         self.sessions = counter(
             "fresco_sessions_total", "Sessions of isolated views that found something", ["group"]
         )

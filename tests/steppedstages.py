@@ -41,7 +41,7 @@ GROUP = "bank"
 
 
 class SteppedStages:
-    """All stages of a pipeline with one group, over sources without initial snapshots.
+    """All stages of a pipeline with one group.
 
     Args:
         folds: batches after which a view manager folds its state.
@@ -54,6 +54,8 @@ class SteppedStages:
 
     rides = False
     """Whether REL rides on the action lists."""
+    snapshot = False
+    """Whether the sources have initial snapshots."""
 
     def __init__(
         self,
@@ -69,7 +71,9 @@ class SteppedStages:
         topics, metrics = Topics(GROUP), Metrics()
         self._topics = topics
         names = tuple(view.name for view in views)
-        sources = [CapturedSource(n, n, snapshot=False) for n in {c.source for c in captured}]
+        sources = [
+            CapturedSource(n, n, snapshot=self.snapshot) for n in {c.source for c in captured}
+        ]
 
         def make_intake(files: HeldFiles) -> Intake:
             return Intake(captured, views, {GROUP: names}, sources=sources, files=files)
@@ -97,7 +101,8 @@ class SteppedStages:
         def stepper(stage: Stage) -> Stepper:
             if self.rides and isinstance(stage, ViewStage):
                 stage = RidingStage(stage, stage.spec.view, names, topics.actions(GROUP))
-            chain = ManifestStore(folder / "_state" / stage.name.replace(":", "-"))
+            place = folder / "_state" / stage.name.replace(":", "-") / "manifests"
+            chain = ManifestStore(place)
             return Stepper(stage, chain, fence, self._publish)
 
         self._integrator, self._merge = stepper(integrator), stepper(merge)

@@ -84,6 +84,13 @@ def status_table(status: PipelineStatus) -> Table:
     table = Table(title=f"held by {status.holder}", title_justify="left")
     for name in ("what", "number", "state"):
         table.add_column(name)
+    table.add_row("service", "", escape(status.service))
+    for stall in status.stalls:
+        table.add_row(
+            escape(stall["what"]),
+            "",
+            escape(f"WAITS {stall['code']}: {stall['says']} -> {stall['todo']}"),
+        )
     for driver in status.drivers if len(status.drivers) > 1 else ():
         says = ", ".join(f"{name} {value}" for name, value in driver.owner.items())
         table.add_row(f"driver of {', '.join(driver.roles)}", "", escape(says))
@@ -103,8 +110,6 @@ def status_table(status: PipelineStatus) -> Table:
         if stage.error:
             where = f" [{stage.error['where']}]" if stage.error.get("where") else ""
             state = escape(f"SUSPENDED {stage.error['code']}: {stage.error['what']}{where}")
-        if stage.waits:
-            state += escape(f"; WAITS {stage.waits['code']}: {stage.waits['what']}")
         if stage.spanned:
             state += f"; {stage.spanned} transactions spanned merge groups"
         for source, transaction in stage.lacking.items():

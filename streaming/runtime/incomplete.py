@@ -16,13 +16,15 @@ from streaming.errors import FrescoError
 SNAPSHOT_SECONDS = 60.0
 """For so long nothing has come of a snapshot before it is told of."""
 INCOMPLETE_SECONDS = 10.0
+OPEN_SECONDS = 60.0
+"""For so long a transaction may go on before its END is asked for."""
 
 
 @dataclass(frozen=True)
 class _Seen:
     transaction: str
     since: float
-    told: bool = False
+    told: FrescoError | None = None
 
 
 class IncompleteWatch:
@@ -43,6 +45,11 @@ class IncompleteWatch:
         self._show, self._error, self._patience = show, error, patience
         self._seen: dict[str, _Seen] = {}
 
+    @property
+    def told(self) -> dict[str, FrescoError]:
+        """Source -> what has been told of it and is still so; another thread may ask."""
+        return {name: seen.told for name, seen in list(self._seen.items()) if seen.told is not None}
+
     def look(self, incomplete: Mapping[str, str]) -> list[FrescoError]:
         """The errors to tell of now, each once.
 
@@ -58,9 +65,9 @@ class IncompleteWatch:
             seen = self._seen.get(source)
             if seen is None or seen.transaction != transaction:
                 seen = _Seen(transaction, now)
-            if now - seen.since >= self._patience and not seen.told:
-                errors.append(self._error(source, transaction))
-                seen = replace(seen, told=True)
+            if now - seen.since >= self._patience and seen.told is None:
+                seen = replace(seen, told=(error := self._error(source, transaction)))
+                errors.append(error)
             self._seen[source] = seen
             self._show(source, now - seen.since)
         return errors
@@ -98,6 +105,22 @@ def part_missing(_: str, transaction: str) -> FrescoError:
         todo="see that the connectors of all its sources run; after limits.global_timeout_ms it is "
         "released as local transactions",
     )
+
+
+def end_missing(source: str, _: str) -> FrescoError:
+    """SOURCE_TRANSACTION_OPEN."""
+    return FrescoError(
+        "SOURCE_TRANSACTION_OPEN",
+        f"rows of {source} have come, and for {OPEN_SECONDS:.0f} s no END of any of their transactions",
+        where=f"source {source}",
+        todo="see that its connector has provide.transaction.metadata=true and writes them to the topic "
+        "<prefix>.transaction; one long transaction is waited for",
+    )
+
+
+def ends_watch() -> IncompleteWatch:
+    """Over sources whose rows wait for an END, by the position up to which they are numbered."""
+    return IncompleteWatch(lambda *_: None, end_missing, OPEN_SECONDS)
 
 
 def globals_watch() -> IncompleteWatch:

@@ -27,6 +27,7 @@ from streaming.metrics import Metrics
 from streaming.rows import pack, unpack
 from streaming.runtime import incomplete
 from streaming.runtime.grouping import SpanWatch
+from streaming.runtime.heartbeat import Stall
 from streaming.runtime.kafka import Topics
 from streaming.runtime.logs import with_logs
 from streaming.runtime.manifests import Manifest, ManifestExists, put_if_absent
@@ -96,6 +97,7 @@ class IntegratorStage:
         )
         self._watch_globals = incomplete.globals_watch()
         self._watch_open = incomplete.snapshots_watch()
+        self._watch_ends = incomplete.ends_watch()
         self.restore(None)
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
@@ -194,6 +196,14 @@ class IntegratorStage:
         self._held.drop(self._held_before.union(orphans) - held)
         self._held_before = held
 
+    @property
+    def stalls(self) -> list[Stall]:
+        """What keeps sources from being numbered, as it was told; another thread may ask."""
+        alone = {**self._watch.told, **self._watch_ends.told}
+        held = [Stall.of(f"source {source}", error) for source, error in alone.items()]
+        every = [*self._watch_globals.told.values(), *self._watch_open.told.values()]
+        return [*held, *(Stall.of(f"stage {self.name}", error) for error in every)]
+
     def collect(self, passed: int, needed: int) -> None:
         """Remove staged updates that every view manager has handled.
 
@@ -272,6 +282,7 @@ class IntegratorStage:
             log.warning("global transaction %s was released as local", released)
         late = self._watch_globals.look({one: one for one in result.overdue})
         late += self._watch_open.look(result.open_snapshots)
+        late += self._watch_ends.look(_without_end(result))
         for error in (*self._watch.look(result.incomplete), *late):
             log.warning("%s", error)
         self._metrics.held_parts.set(result.held)
@@ -306,6 +317,15 @@ class IntegratorStage:
 
     def _unpack(self, reference: Mapping[str, Any]) -> pa.Table:
         return unpack(Rows.model_validate(reference), self._warehouse)
+
+
+def _without_end(result: IntakeResult) -> dict[str, str]:
+    """Sources whose rows wait for nothing but an END -> how far they are numbered."""
+    if result.held or result.overdue:
+        return {}
+    known = result.incomplete.keys() | result.open_snapshots.keys()
+    waiting = {relation.partition(".")[0] for relation in result.waiting}
+    return {source: result.positions.get(source, "-1") for source in waiting - known}
 
 
 def _paths(value: Any) -> Iterator[str]:

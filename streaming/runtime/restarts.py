@@ -25,6 +25,7 @@ class Restarts:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._failures: list[float] = []
+        self._last = ""
         self._at: float | None = None
 
     @property
@@ -37,9 +38,9 @@ class Restarts:
         """Whether it is time to start it again."""
         return self._at is not None and self._clock() >= self._at
 
-    def failed(self) -> float | None:
+    def failed(self, error: BaseException | None = None) -> float | None:
         """It has failed: the seconds after which it is due; None when it has failed too often."""
-        now = self._clock()
+        now, self._last = self._clock(), first_line(error)
         self._failures = [at for at in self._failures if now - at < WINDOW_SECONDS] + [now]
         if len(self._failures) > len(WAITS):
             self._at = None
@@ -52,6 +53,17 @@ class Restarts:
         """It runs again."""
         self._at = None
 
+    def waiting(self, stage: str) -> FrescoError:
+        """The error of one that is to start again."""
+        left = max(0.0, (self._at or 0.0) - self._clock())
+        return FrescoError(
+            "STAGE_RESTARTS",
+            f"{stage} has failed {len(self._failures)} times and starts again in {left:.0f} s: "
+            f"{self._last}",
+            where=stage,
+            todo="see the log for the first failure; it starts again by itself, and nothing is lost",
+        )
+
     def gave_up(self, stage: str, error: BaseException | None) -> FrescoError:
         """The error of one that has failed too often."""
         return FrescoError(
@@ -60,3 +72,8 @@ class Restarts:
             where=stage,
             todo="see the log for the first failure; nothing is lost, start again when mended",
         )
+
+
+def first_line(error: BaseException | None, longest: int = 300) -> str:
+    """What an error says, without what Spark and Java put below it."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")[:longest]

@@ -10,6 +10,7 @@ service.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from streaming.metrics import Metrics, MetricsServer
 from streaming.runtime.asking import AskingStage
 from streaming.runtime.broken import BrokenStage
 from streaming.runtime.fence import owner_here
+from streaming.runtime.heartbeat import BrokerWatch, Heartbeat, Stall
 from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.joining import JoiningStage
 from streaming.runtime.kafka import Broker, Publisher, Topics
@@ -29,12 +31,13 @@ from streaming.runtime.merging import MergeStage
 from streaming.runtime.plan import Pipeline, plan_pipeline
 from streaming.runtime.pulse import NOTHING, Pulse
 from streaming.runtime.queries import Running, StageQuery, start_query
-from streaming.runtime.restarts import Restarts
+from streaming.runtime.restarts import Restarts, first_line
 from streaming.runtime.returning import ReturningStage
 from streaming.runtime.session import StartingSession, ended_jvm
 from streaming.runtime.sessionstart import only_sessions, start_sessions
 from streaming.runtime.stages import build_stages, check_roles
 from streaming.runtime.stageset import ManagerStage
+from streaming.runtime.stalls import StallsShown
 from streaming.runtime.step import Fence, ManifestStore, Stage, Stepper
 from streaming.runtime.viewchanges import role_of
 
@@ -149,6 +152,7 @@ class Service:
         self.fence = Fence(folder, owner_here(address), self.roles)
         played = ", ".join(self.roles) or "all stages"
         log.info("generation %d of pipeline %s: %s", self.fence.generation, config.pipeline, played)
+        self._begin_to_beat(over_kafka)
         give_up = partial(setattr, self, "_error")
         loops = start_sessions(config, pipeline, self.fence, self.metrics, give_up, self.roles)
         self._closers += [loop.stop for loop in loops]
@@ -161,6 +165,24 @@ class Service:
         )
         self._closers.append(self._stages.close)
         self._start_stages(pipeline, topics)
+
+    def _begin_to_beat(self, over_kafka: bool) -> None:
+        """Say that this driver lives and what it waits for; show it all in the metrics, too."""
+        broker = BrokerWatch(self.config.kafka.bootstrap) if over_kafka else None
+
+        def seen() -> list[Stall]:
+            waits = [
+                (n, one.restarts) for n, one in list(self._running.items()) if one.restarts.waits
+            ]
+            found = broker.stalls() if broker is not None else []
+            found += [Stall.of(f"stage {name}", one.waiting(name)) for name, one in waits]
+            stages = getattr(self, "_stages", None)
+            integrator = stages.integrator if stages is not None else None
+            return found + (integrator.stalls if integrator is not None else [])
+
+        shown = StallsShown(self.config.warehouse, self.metrics.stalled)
+        beat = Heartbeat(self.config.warehouse, self.fence.generation, self.roles, seen, said=shown)
+        self._closers.append(lambda: beat.stop(_reason(sys.exc_info()[1] or self._error)))
 
     def _prepare_topics(self, pipeline: Pipeline, topics: Topics) -> None:
         """The captured topics are there, the pipeline's own are made and belong to this warehouse."""
@@ -325,11 +347,11 @@ class Service:
         if isinstance(error, FrescoError):
             self._error = error
             return
-        wait = running.restarts.failed()
+        wait = running.restarts.failed(error)
         if wait is None:
             self._error = running.restarts.gave_up(name, error)
             return
-        log.warning("stage %s failed and starts again in %g s: %s", name, wait, error)
+        log.warning("stage %s failed and starts again in %g s: %s", name, wait, first_line(error))
 
     def _revive(self, name: str, running: Running) -> None:
         """Start a stage again that has waited for it."""
@@ -342,3 +364,10 @@ class Service:
             self._note_failure(name, again)
         else:
             running.restarts.started()
+
+
+def _reason(error: BaseException | None) -> str:
+    """Why a driver ends, in a word."""
+    if error is None:
+        return "it was told to stop"
+    return error.code if isinstance(error, FrescoError) else type(error).__name__

@@ -11,7 +11,9 @@ from typing import Any
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
 from streaming.runtime.fence import Holder, holders
+from streaming.runtime.heartbeat import Stall
 from streaming.runtime.requests import Requests, phase
+from streaming.runtime.stalls import Stalls, stalls
 from streaming.runtime.step import Manifest, ManifestStore
 from streaming.runtime.trouble import told_trouble
 from streaming.warehouse.decisions import bad_records, decisions
@@ -68,6 +70,9 @@ class PipelineStatus:
         bad_records: the errors of the records that cannot be used, by place; where people have
             decided to go on without one, `skipped` says who and why.
         changes: requests about views that are under way: number, view, and where it stands.
+        service: in a few words, whether one runs.
+        stalls: all that cannot go on, the most general first: what, code, says, where and todo.
+        views: view -> the code of what holds it up, or of why it is suspended.
     """
 
     holder: Mapping[str, Any]
@@ -76,6 +81,9 @@ class PipelineStatus:
     bad_records: tuple[Mapping[str, str], ...] = ()
     drivers: tuple[Holder, ...] = ()
     changes: tuple[Mapping[str, Any], ...] = ()
+    service: str = ""
+    stalls: tuple[Mapping[str, str], ...] = ()
+    views: Mapping[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -101,7 +109,21 @@ def pipeline_status(path: Path) -> PipelineStatus:
         {"request": one.number, "view": one.view, "state": phase(requests, one)}
         for one in requests.open()
     )
-    return PipelineStatus(holder, groups, tuple(stages), _bad(path), drivers, changes)
+    try:
+        known = stalls(path)
+    except FrescoError as error:  # a state that is damaged: all else is shown
+        known = Stalls("", (Stall.of("pipeline", error),), {})
+    return PipelineStatus(
+        holder,
+        groups,
+        tuple(stages),
+        _bad(path),
+        drivers,
+        changes,
+        known.service,
+        tuple(one.model_dump() for one in known.found),
+        {view: one.code for view, one in known.views.items()},
+    )
 
 
 def _bad(path: Path) -> tuple[Mapping[str, str], ...]:

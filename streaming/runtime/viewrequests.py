@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from streaming.catalog import Catalog, ViewSpec, entry_of, parse_view_file
+from streaming.catalog import Catalog, ViewSpec, entry_of, known_catalog, parse_view_file
 from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.runtime.choosing import Choice, choose
@@ -21,7 +21,7 @@ from streaming.runtime.manifests import ManifestStore
 from streaming.runtime.requests import Request, Requests
 from streaming.runtime.sessionplan import refuse_isolated, without_isolated
 from streaming.runtime.viewchanges import refused_routing
-from streaming.runtime.viewstates import known_catalog, suspended_views
+from streaming.runtime.viewstates import suspended_views
 from streaming.viewfile import read_header
 
 DROPPED = ".dropped"

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from streaming.catalog import Catalog, load_catalog
+from streaming.catalog import Catalog, known_catalog
 from streaming.errors import FrescoError
 from streaming.runtime.manifests import ManifestStore
 from streaming.runtime.requests import Requests, phase
+from streaming.runtime.stalls import stalls
 from streaming.runtime.viewchanges import stage_name
 from streaming.warehouse.files import Place
 from streaming.warehouse.snapshot import open_group
@@ -25,12 +26,12 @@ class ViewStatus:
         group: the merge group that it is in or is to join; "" while nothing says which.
         mode: as its file has it, not what was chosen for it; "" while nothing says which.
         since: the number at which it joined; 0 from the beginning, None while it has not.
-        state: `maintained`, `suspended`, or where a request to change it stands, a phrase; a view that is
-            there has both, with "; " between them.
+        state: `maintained`, `waits` while something holds it up, `suspended`, or where a request to
+            change it stands, a phrase; a view that is there has both, with "; " between them.
         after: a suspended view's last good number; None of another.
         request: the number of the open request; None where none is.
-        error: code, what, where and todo of why its last request was refused, else of why it is
-            suspended; None where neither is so.
+        error: code, what, where and todo of what holds it up, else of why its last request was refused,
+            else of why it is suspended; None where nothing is so.
     """
 
     view: str
@@ -53,13 +54,17 @@ def view_states(warehouse: Path) -> list[ViewStatus]:
         FrescoError: CATALOG_NONE.
     """
     catalog, requests = known_catalog(warehouse), Requests(warehouse)
+    held = stalls(warehouse).views
     open_ = {one.view: one for one in requests.open()}
     found = []
     for view in catalog.views:
         group, joined = catalog.group_of(view.name), catalog.joined.get(view.name)
         after = suspended_views(warehouse, group).get(view.name)
         request = open_.pop(view.name, None)
-        state = "maintained" if after is None else "suspended"
+        stall = held.get(view.name)
+        state = "maintained" if stall is None else "waits"
+        if after is not None or (stall is not None and stall.what == f"view {view.name}"):
+            state, stall = "suspended", None
         if request is not None:
             state = f"{state}; {phase(requests, request)}"
         found.append(
@@ -71,8 +76,11 @@ def view_states(warehouse: Path) -> list[ViewStatus]:
                 state,
                 after,
                 request.number if request else None,
-                _refusal(requests, view.name)
-                or (None if after is None else _cause(warehouse, catalog, view.name)),
+                (None if stall is None else stall.error)
+                or _refusal(requests, view.name)
+                or (
+                    _cause(warehouse, catalog, view.name) if state.startswith("suspended") else None
+                ),
             )
         )
     for name, request in sorted(open_.items()):
@@ -81,19 +89,6 @@ def view_states(warehouse: Path) -> list[ViewStatus]:
         group, mode = entry.get("group", ""), entry.get("mode", "")
         found.append(ViewStatus(name, group, mode, None, state, request=number))
     return found
-
-
-def known_catalog(warehouse: Path) -> Catalog:
-    """The catalog. Raises FrescoError CATALOG_NONE when nothing has been started."""
-    try:
-        return load_catalog(warehouse)
-    except FileNotFoundError:
-        raise FrescoError(
-            "CATALOG_NONE",
-            "no pipeline has been started here",
-            where=str(warehouse),
-            todo="put view files into the pipeline's views folder and start it: `fresco run`",
-        ) from None
 
 
 def suspended_views(warehouse: Path, group: str) -> Mapping[str, int]:

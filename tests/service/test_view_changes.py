@@ -112,7 +112,7 @@ def test_views_come_and_go_under_load_and_through_kills(
         service.kill()
         assert fresco(pipeline, "view", "drop", "total", "--wait", "0")["state"] == "is to leave"
         states = {one["view"]: one["state"] for one in fresco(pipeline, "view", "list")}
-        assert states["total"] == "maintained; is to leave" and states["held"] == "maintained"
+        assert states["total"] == "waits; is to leave" and states["held"] == "waits"
         assert states["large_entry"].startswith("is to join")
     asked = tmp_path / "asked.sql"
     asked.write_text(ASKED)

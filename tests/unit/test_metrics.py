@@ -16,7 +16,7 @@ KNOWN = """
 source_lag_seconds transactions held_parts held_rows incomplete_seconds
 released_globals spanning_transactions bad_records numbered view_frontier
 group_frontier freshness_seconds vut_cells commits commit_seconds action_lists rows
-batch_seconds view_suspended view_waiting source_asked sessions
+batch_seconds view_suspended view_waiting view_stalled source_asked sessions
 """
 
 
@@ -43,6 +43,7 @@ def touch(metrics: Metrics) -> None:
     metrics.batch_seconds.labels("integrator").observe(0.3)
     for gauge in (metrics.suspended, metrics.waiting):
         gauge.labels("balance").set(1)
+    metrics.stalled.labels("balance", "SERVICE_NOT_RUNNING").set(1)
     metrics.source_asked.labels("balance", "held").inc(3)
     metrics.sessions.labels("bank_isolated").inc()
 

@@ -115,7 +115,8 @@ def test_a_request_is_told_until_it_is_made(shop: Shop, config: Path) -> None:
     other = shop.write("NEW", NEW, shop.folder)
     assert code(fresco("view", "add", other, "-c", config, "--json")) == "VIEW_CHANGE_PENDING"
     listed = fresco("view", "list", "-c", config)
-    assert "is to join; loads its rows" in listed.stdout and "maintained" in listed.stdout
+    assert "is to join; loads its rows" in listed.stdout and "maintained" not in listed.stdout
+    assert "waits" in listed.stdout and "SERVICE_NOT_RUNNING" in listed.stdout
     assert "view new is to join" in fresco("status", "-c", config).stdout
     dropped = fresco("view", "drop", "new", "-c", config, "--wait", "0")
     assert dropped.exit_code == 0 and "the next start" in dropped.stdout

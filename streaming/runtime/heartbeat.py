@@ -156,24 +156,28 @@ class BrokerWatch:
     def __init__(self, bootstrap: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._bootstrap, self._clock = bootstrap, clock
         self._since: float | None = None
+        self._told = False
 
     def stalls(self) -> list[Stall]:
         """That of what is numbered, once no broker has answered for a while."""
         if any(map(_connects, self._bootstrap.split(","))):
-            self._since = None
+            if self._told:
+                log.warning("Kafka can be connected to again")
+            self._since, self._told = None, False
             return []
         self._since = self._clock() if self._since is None else self._since
         if (gone := self._clock() - self._since) < AWAY_SECONDS:
             return []
-        return [
-            Stall(
-                what="stage integrator",
-                code="KAFKA_UNREACHABLE",
-                says=f"no broker can be connected to for {gone:.0f} s",
-                where=self._bootstrap,
-                todo="start Kafka; the stages go on by themselves, or start again when they gave up",
-            )
-        ]
+        error = FrescoError(
+            "KAFKA_UNREACHABLE",
+            f"no broker can be connected to for {gone:.0f} s",
+            where=self._bootstrap,
+            todo="start Kafka; the stages wait for it, or fail and start again",
+        )
+        if not self._told:
+            self._told = True
+            log.warning("%s", error)
+        return [Stall.of("stage integrator", error)]
 
 
 def _connects(address: str) -> bool:

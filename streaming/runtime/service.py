@@ -44,6 +44,8 @@ from streaming.runtime.viewchanges import role_of
 log = logging.getLogger("fresco")
 
 TICK_SECONDS = 1.0
+JVM_ENDS_SECONDS = 2.0
+"""Between the loss of its connections and its end as this process sees it."""
 START_THREADS = 4
 """Stages that are started at a time."""
 
@@ -107,7 +109,12 @@ class Service:
         self.start()
         try:
             while not self.stopping.wait(TICK_SECONDS):
-                self._tick()
+                try:
+                    self._tick()
+                except Exception as error:
+                    if (ended := ended_jvm(JVM_ENDS_SECONDS)) is None:
+                        raise
+                    raise ended from error
                 if self._error is not None:
                     raise self._error
         finally:

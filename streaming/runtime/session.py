@@ -179,10 +179,14 @@ def jvm() -> subprocess.Popen[bytes] | None:
     return found
 
 
-def ended_jvm() -> FrescoError | None:
-    """The error of a JVM that has ended while stages need it."""
+def ended_jvm(seconds: float = 0.0) -> FrescoError | None:
+    """The error of a JVM that has ended while stages need it, or does in so many seconds."""
     process = jvm()
-    if process is None or (status := process.poll()) is None:
+    if process is None:
+        return None
+    try:
+        status = process.wait(seconds)
+    except subprocess.TimeoutExpired:
         return None
     return FrescoError(
         "SERVICE_JVM_ENDED",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +13,13 @@ import pytest
 from conftest import Bank
 from services import Pipeline, Process, until
 
+from streaming.runtime.status import pipeline_status
+from streaming.runtime.viewstates import view_states
+
 LINES_OF_OTHERS = re.compile(
     r"^\s+at [\w.$]+\(|py4j|log4j|ECONNREFUSED|org\.apache|Traceback", re.M
 )
+STALLED = re.compile(r'fresco_view_stalled\{code="(\w+)",view="(\w+)"\} 1')
 FEW = 40
 """Lines of a start and an end."""
 
@@ -38,6 +43,24 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] not in "ZX"
     except OSError:
         return False
+
+
+def told(pipeline: Pipeline, service: Process | None) -> set[str]:
+    """What `view list`, `status` and the metrics of a service say of the views, which is the same."""
+    listed = view_states(pipeline.warehouse)
+    said = {
+        one.view: f"{one.state} for {one.error['code']}" if one.error else one.state
+        for one in listed
+    }
+    status = pipeline_status(pipeline.warehouse).views
+    assert status.keys() == {view for view, state in said.items() if state != "maintained"}
+    if service is not None:
+        (port,) = re.findall(r"http://127\.0\.0\.1:(\d+)/metrics", service.says)[-1:]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as read:
+            found = STALLED.findall(read.read().decode())
+        if {view: code for code, view in found} != dict(status):
+            return set()  # they look at another moment
+    return set(said.values())
 
 
 def check_end(service: Process, children: set[int], reason: str, group: str) -> None:
@@ -79,12 +102,19 @@ def test_with_kafka_away_it_ends_when_told_and_the_lines_of_clients_are_in_the_l
     with pipeline.running() as service:
         until(pipeline.newest, "an epoch", alive=service)
         children = members(service.pid)
+        until(lambda: told(pipeline, service) == {"maintained"}, "a view list", alive=service)
         kafka.stop()
         try:
-            until(lambda: "starts again in" in service.says, "a stage to fail", alive=service)
+            until(lambda: "KAFKA_UNREACHABLE" in service.says, "the loss to be told", alive=service)
+            until(
+                lambda: told(pipeline, service) == {"waits for KAFKA_UNREACHABLE"},
+                "all three to tell it",
+                alive=service,
+            )
             os.killpg(service.pid, signal.SIGTERM)
             assert service.ends(90) == 0, service.tail()
             check_end(service, children, "SIGTERM", pipeline.group)
+            assert told(pipeline, None) == {"waits for SERVICE_NOT_RUNNING"}
             refused = pipeline.start("refused")
             assert refused.ends(90) == 1
         finally:

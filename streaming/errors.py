@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class FrescoError(Exception):
     """One error with a stable code.
@@ -28,6 +30,11 @@ class FrescoError(Exception):
     def as_dict(self) -> dict[str, str]:
         """The same error for programs (`--json`, manifests, metrics)."""
         return {"code": self.code, "what": self.what, "where": self.where, "todo": self.todo}
+
+
+def about(error: Mapping[str, str], view: str) -> dict[str, str]:
+    """An error's dict whose commands name the view it has stopped (NAME in them until then)."""
+    return {**error, "todo": error.get("todo", "").replace("NAME`", f"{view}`")}
 
 
 class ProtocolError(FrescoError):

@@ -49,13 +49,13 @@ def add(
 ) -> None:
     """Let a view join, with the rows it would have had."""
     from streaming.config import load_config
-    from streaming.runtime.viewrequests import ask_to_add, set_aside
+    from streaming.runtime.viewrequests import ask_to_add, take_back
 
     with reported(as_json):
         loaded = load_config(config)
         request = ask_to_add(loaded, file)
-        aside = partial(set_aside, loaded.views, request.view)
-        _wait(loaded.warehouse, request, wait, as_json, aside)
+        refused = partial(take_back, file, loaded.views, request.view)
+        _wait(loaded.warehouse, request, wait, as_json, refused)
 
 
 @app.command()

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 
 import pyarrow as pa
 
+from streaming.algebra.culprit import failing_row
 from streaming.algebra.evaluator import Batch, ViewError, arithmetic
 from streaming.algebra.program import Program
 from streaming.algebra.renderings import Dialect
@@ -21,6 +22,9 @@ from streaming.algebra.types import delta_schema
 
 class Engine(ABC):
     """What an engine makes of a batch; it keeps its tables and forgets them in `discard`."""
+
+    _rows_looked_at = 1_000_000
+    """Rows among which the one that has no value is looked for, by halves."""
 
     def __init__(self, tree: Tree, dialect: Dialect) -> None:
         self.tree = tree
@@ -46,8 +50,22 @@ class Engine(ABC):
             if not self._has_no_value(error):
                 raise
             number = self._first_failure(batch)
+            row = "" if number is None else self._failing_row(batch.until(number))
             self.discard()
-            raise arithmetic(str(error).splitlines()[0], number) from error
+            raise arithmetic(str(error).splitlines()[0], number, row) from error
+
+    def _failing_row(self, batch: Batch) -> str:
+        return failing_row(self.tree, batch, self._fails, self._rows_looked_at)
+
+    def _fails(self, batch: Batch) -> bool:
+        self.discard()
+        try:
+            self._evaluate(batch)
+        except ViewError:
+            return False
+        except Exception as error:
+            return self._has_no_value(error)
+        return False
 
     def _first_failure(self, batch: Batch) -> int | None:
         """The first number that fails; None when another error comes before it."""

@@ -125,19 +125,24 @@ def missing(relation: str, number: int, row: tuple[object, ...], lacking: int) -
         f" ({lacking} too many): {row!r}",
         where=f"{relation}, number {number}",
         todo="updates were lost before this number; compare with `fresco verify --source`,"
-        " then `fresco view resume`",
+        " then `fresco view resume NAME`",
         number=number,
     )
 
 
-def arithmetic(message: str, number: int | None) -> ViewError:
-    """The error of an expression that has no value at some row."""
+def arithmetic(message: str, number: int | None, row: str = "") -> ViewError:
+    """The error of an expression that has no value at some row.
+
+    Args:
+        row: which one, where that is known.
+    """
     at = f"number {number}" if number is not None else ""
     return ViewError(
         "VIEW_ARITHMETIC",
         f"the view's expressions have no value at a row: {message}",
-        where=at,
-        todo="correct the row at the source or the view's SQL (try_divide, nullif), then"
-        " `fresco view resume`",
+        where=", ".join(one for one in (at, row) if one),
+        todo="correct the row at the source, then `fresco view resume NAME`; or let the view's SQL have a"
+        " value there, as NULLIF(divisor, 0) for a divisor, then `fresco view drop NAME` and"
+        " `fresco view add FILE`",
         number=number,
     )

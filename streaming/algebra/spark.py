@@ -66,6 +66,8 @@ class SparkEvaluator(Engine):
         folder: where state is kept, a path that the executors see; emptied here.
     """
 
+    _rows_looked_at = 64  # a try takes seconds here
+
     def __init__(self, tree: Tree, spark: SparkSession, folder: Path) -> None:
         super().__init__(tree, "spark")
         self._shape = Program(tree, "spark")

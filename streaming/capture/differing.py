@@ -101,7 +101,7 @@ class Monitor:
         except OSError as error:
             raise FrescoError(
                 "SNAPSHOT_RUNNING",
-                f"another `fresco snapshots` of source {source} is running",
+                f"another `fresco snapshots --source {source}` is running",
                 where=str(self._folder),
                 todo="let it run, or stop it first",
             ) from error

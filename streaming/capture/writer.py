@@ -210,7 +210,7 @@ class Writer:
                 "CAPTURE_FENCED",
                 f"another capture of {self._prefix} has taken over",
                 where=self._config.kafka.bootstrap,
-                todo="run one `fresco capture` for each source",
+                todo="run one `fresco capture --source SOURCE` for each source",
             )
         if error.args and error.args[0].code() == Code.MSG_SIZE_TOO_LARGE:
             return FrescoError(

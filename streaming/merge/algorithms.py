@@ -68,7 +68,7 @@ def algorithm_for(managers: Mapping[str, Manager]) -> Algorithm:
                 "MERGE_ALGORITHM",
                 f"a complete-N manager needs N of 1 or more, not {manager.every}",
                 where=view,
-                todo="say COMPLETE EVERY n TRANSACTIONS",
+                todo="write COMPLETE EVERY 100",
             )
     kinds = {manager.sends for manager in managers.values()}
     if kinds <= {"complete"}:

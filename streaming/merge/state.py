@@ -107,7 +107,7 @@ def restore(machine: MergeMachine, saved: dict[str, Any]) -> None:
             "MERGE_SNAPSHOT",
             f"the saved state is of {saved.get('config')!r}, this merge is {_config(machine)!r}",
             where=f"merge {machine.group}",
-            todo="start with the view files of the saved state; `fresco view add` changes a group",
+            todo="start with the view files of the saved state; `fresco view add FILE` changes a group",
         )
     _, views, algorithm, through, *_ = saved["config"]
     machine.founded = tuple(views), algorithm, tuple(through)

@@ -28,8 +28,8 @@ def truncations(warehouse: str) -> dict[str, list[int]]:
             f"updates below number {reader.kept_from} are no longer recorded: nothing can be "
             "recomputed from them",
             where="_updates",
-            todo="compare the views with the databases: `fresco verify --source`; a pipeline that "
-            "is to be verified whole has no retention.updates_hours from its start",
+            todo="compare the views with the databases: `fresco verify --source`; a "
+            "pipeline that is to be verified whole has no retention.updates_hours from its start",
         )
     found: dict[str, list[int]] = {}
     truncates = (one for one in reader.controls(-1, EVERYTHING) if one.kind == "truncate")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streaming.algebra.signed import Signed
-from streaming.errors import FrescoError
+from streaming.errors import FrescoError, about
 from streaming.sources.deltaquery import Looked
 from streaming.sources.deltawatch import Watched, broken
 from streaming.viewmanagers.isolated import Isolated
@@ -86,13 +86,13 @@ class Absent:
         self.marks = {name: one.mark for name, one in watched.items() if not one.missing}
 
     def _suspend(self, view: str, error: FrescoError) -> None:
-        if view in self._machine.away and self._told(view) == error.as_dict():
+        if view in self._machine.away and self._told(view) == about(error.as_dict(), view):
             return
         log.error("view %s is suspended: %s", view, error)
         self._machine.leave(view)
         # Sessions since then, if any, were without it, or came to nothing.
         after = self.suspended.get(view, {"after": self._machine.number})["after"]
-        self.suspended[view] = {"after": after, "error": error.as_dict()}
+        self.suspended[view] = {"after": after, "error": about(error.as_dict(), view)}
 
     def _told(self, view: str) -> dict[str, str] | None:
         note = self.suspended.get(view)

@@ -29,7 +29,7 @@ from streaming.algebra.evaluator import ViewError
 from streaming.algebra.query import SourceAnswer, SourceQuery
 from streaming.algebra.signed import Signed
 from streaming.algebra.tree import relations as scanned
-from streaming.errors import FrescoError
+from streaming.errors import FrescoError, about
 from streaming.messages import ActionList, Rows, Suspend, Updates
 from streaming.metrics import Metrics
 from streaming.runtime.choosing import Choice
@@ -228,7 +228,7 @@ class AskingStage:
 
     def _suspend(self, dialogue: Dialogue, error: FrescoError) -> Suspend:
         """The view stays as its last list left it, and its sources are left alone."""
-        self.suspended = error.as_dict()
+        self.suspended = about(error.as_dict(), self.spec.view)
         log.error("view %s is suspended: %s", self.spec.view, error)
         dialogue.close()
         self._dialogue = None

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from streaming.algebra.tree import Relation
 from streaming.catalog import Catalog, load_catalog, tokens_of
-from streaming.errors import FrescoError
+from streaming.errors import FrescoError, about
 from streaming.metrics import Metrics
 from streaming.runtime.inbox import Inbox
 from streaming.runtime.kafka import Topics
@@ -99,8 +99,8 @@ class BrokenViews:
             "VIEW_COLUMN_CHANGED",
             f"the view no longer fits its relations: {what}",
             where=where,
-            todo="write its SQL for the tables as they are now, `fresco view drop` it and add it; or "
-            "put the column back and use `fresco view resume`",
+            todo="write its SQL for the tables as they are now, `fresco view drop NAME` and "
+            "`fresco view add FILE`; or put the column back and `fresco view resume NAME`",
         )
 
 
@@ -121,13 +121,14 @@ class BrokenStage:
         metrics: Metrics,
     ) -> None:
         self.spec, self.name = spec, name
-        self._error, self._topic, self._metrics = error, actions_topic, metrics
+        self._error = FrescoError(**about(error.as_dict(), spec.view))
+        self._topic, self._metrics = actions_topic, metrics
         self._staging = Staging(warehouse, name)
         self._inbox = Inbox()
         self._snapshot: Mapping[str, Any] = {}
         self._progress = ViewProgress(-1, spec.start, False)
         self._kept: frozenset[str] = frozenset()
-        self.suspended: dict[str, str] | None = error.as_dict()
+        self.suspended: dict[str, str] | None = self._error.as_dict()
 
     @property
     def handled(self) -> int:

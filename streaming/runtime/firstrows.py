@@ -110,5 +110,5 @@ def refuse_uncaptured(view: str, reads: Iterable[str], captured: Container[str])
             f"the view reads what is no longer captured: {', '.join(missing)}",
             where=f"view {view}",
             todo="put it back under `sources: ... tables:` in the configuration and start again; or "
-            "`fresco view drop` the view",
+            f"`fresco view drop {view}`",
         )

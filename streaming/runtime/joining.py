@@ -31,7 +31,7 @@ import pyarrow as pa
 from streaming.algebra.evaluator import ViewError
 from streaming.algebra.tree import Relation
 from streaming.algebra.types import delta_schema
-from streaming.errors import FrescoError
+from streaming.errors import FrescoError, about
 from streaming.messages import ActionList, RelRun, Rows, Suspend, Updates, ViewChange
 from streaming.metrics import Metrics
 from streaming.rows import pack, unpack
@@ -43,7 +43,7 @@ from streaming.runtime.maintaining import ViewStage
 from streaming.runtime.requests import Request, Requests
 from streaming.runtime.step import Manifest, StepResult
 from streaming.runtime.viewchanges import stage_name
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ViewSpec, suspension
 from streaming.warehouse.initial import folded, taints
 from streaming.warehouse.updates import UpdatesReader
 
@@ -195,7 +195,7 @@ class JoiningStage(ViewStage):
             self._catch_up(number)
         except ViewError as error:
             self._content = []
-            self.suspended = error.as_dict()
+            self.suspended = about(error.as_dict(), self.spec.view)
             self._control = {**self._control, "number": number}
             return (change, self._suspended_before(number, error))
         schema = self.spec.tree.schema
@@ -223,10 +223,19 @@ class JoiningStage(ViewStage):
         """The request ends here, or the view will be suspended where it joins."""
         log.error("view %s cannot join: %s", self.spec.view, error)
         if self._requests.told(self.request.number, "loaded") is None:
-            self._requests.say(self.request.number, "done", error=error.as_dict())
+            self._requests.say(self.request.number, "done", error=self._told(error))
             return None
         self._failed, self._near = error, True
         return self._result()
+
+    def _told(self, error: FrescoError) -> dict[str, str]:
+        """Why the request has come to nothing: a view that has never joined cannot be resumed."""
+        told = about(error.as_dict(), self.spec.view)
+        if self.request.change == "add":
+            resume = f"`fresco view resume {self.spec.view}`"
+            told["todo"] = told["todo"].replace(resume, "`fresco view add FILE` again")
+            told["todo"] = told["todo"].replace(f"`fresco view drop {self.spec.view}` and ", "")
+        return told
 
     # Parts ----------------------------------------------------------------------------------------
 
@@ -262,9 +271,7 @@ class JoiningStage(ViewStage):
         )
 
     def _suspended_before(self, number: int, error: ViewError) -> Suspend:
-        return Suspend(
-            group=self.spec.group, view=self.spec.view, after=number - 1, error=error.as_dict()
-        )
+        return suspension(self.spec, number - 1, error.as_dict())
 
     def _snapshot(self) -> dict[str, Any]:
         joining = {

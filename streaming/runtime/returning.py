@@ -26,7 +26,7 @@ from streaming.algebra.psj import psj_of, source_of
 from streaming.algebra.query import SourceQuery
 from streaming.algebra.scans import columns_read
 from streaming.algebra.tree import Schema
-from streaming.errors import FrescoError
+from streaming.errors import FrescoError, about
 from streaming.messages import RelRun, SourceLog, Suspend, Updates, ViewChange
 from streaming.metrics import Metrics
 from streaming.runtime.asking import Access, AskingStage
@@ -148,7 +148,7 @@ class ReturningStage(AskingStage):
         try:
             first = self._initial(number)
         except ViewError as error:  # something was damaged after it had said that it is near
-            self.suspended = error.as_dict()
+            self.suspended = about(error.as_dict(), self.spec.view)
             log.error("view %s is suspended: %s", self.spec.view, error)
             sent = (change, suspension(self.spec, number - 1, self.suspended))
             result = self._worked(later)

@@ -54,6 +54,6 @@ def skip(warehouse: Path, topic: str, partition: int, offset: int, reason: str) 
             "RECORD_DECIDED",
             f"this was decided already, by {told['by']}: {told['reason']}",
             where=where,
-            todo="a decision stands; views that stopped there come back by `fresco view resume`",
+            todo="a decision stands; views that stopped there come back by `fresco view resume NAME`",
         ) from None
     return decision

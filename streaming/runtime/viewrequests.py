@@ -47,7 +47,7 @@ def ask_to_add(config: Config, file: Path) -> Request:
                 f"the pipeline has a view {view.name}",
                 where=str(file),
                 todo=f"use another name, or `fresco view drop {view.name}` first; a suspended view "
-                "comes back by `fresco view resume`",
+                f"comes back by `fresco view resume {view.name}`",
             )
     choices: dict[str, Choice] = {}
     for view in (*catalog.views, spec):
@@ -205,7 +205,7 @@ def _group_for(
 
 def _take_over(file: Path, place: Path, views: Path) -> None:
     """Copy the view's file to the folder, unless it is there already."""
-    if file.resolve().parent == views.resolve():
+    if _is_among(file, views):
         return
     if place.exists():
         raise FrescoError(
@@ -215,6 +215,22 @@ def _take_over(file: Path, place: Path, views: Path) -> None:
             todo="move it away, or add that one",
         )
     shutil.copyfile(file, place)
+
+
+def take_back(file: Path, views: Path, name: str) -> None:
+    """A view was refused: the copy that was made of its file goes.
+
+    A file that was among the pipeline's views before is its owner's: it is set aside, since no start
+    would go on with it.
+    """
+    if _is_among(file, views):
+        set_aside(views, name)
+    else:
+        (views / f"{name}.sql").unlink(missing_ok=True)
+
+
+def _is_among(file: Path, views: Path) -> bool:
+    return file.resolve().parent == views.resolve()
 
 
 def set_aside(views: Path, name: str) -> None:

@@ -157,7 +157,8 @@ def broken(found: Mapping[str, Watched], marks: Mapping[str, str]) -> dict[str, 
                 "SOURCE_TRIGGER_MISSING",
                 f"changes of {name} are not recorded: {one.missing}",
                 where=name,
-                todo="run `fresco isolated install`; its views are then computed anew by themselves",
+                todo="run `fresco isolated install`; its views are then "
+                "computed anew by themselves",
             )
         elif marks.get(name, one.mark) != one.mark:
             wrong[name] = FrescoError(

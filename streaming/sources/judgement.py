@@ -72,8 +72,10 @@ def _rules(captured: CapturedRelation, raw: pa.Table, metadata: bool, dialect: s
                 pc.and_(pc.equal(op, "t"), unsaid),
                 f"SOURCE_TRANSACTION_MISSING\nis a TRUNCATE of {name} without a transaction, so it has "
                 "no place among them (Debezium's MySQL connector gives it none)\n"
-                "capture with `fresco capture`, or empty tables with DELETE; after a TRUNCATE let the "
-                "connector take a blocking snapshot (execute-snapshot), then `fresco skip` this record",
+                "capture with `fresco capture --source SOURCE`, or empty tables with "
+                "DELETE; after a TRUNCATE let the "
+                "connector take a blocking snapshot (execute-snapshot), then "
+                "`fresco skip TOPIC PARTITION OFFSET --reason WHY`",
             )
         )
         rules.append(

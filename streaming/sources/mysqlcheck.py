@@ -41,9 +41,7 @@ def check_server(connection: str, source: str) -> Iterator[Checked]:
         f"rights at {source}",
         "warning" if lacking else "ok",
         lacking or "the user may read the log",
-        "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO the user of `fresco capture`"
-        if lacking
-        else "",
+        "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO the capture's user" if lacking else "",
     )
     yield _retention(connection, source)
 

@@ -138,13 +138,15 @@ def bad_record(
     code: str,
     what: str,
     *,
-    todo: str = "correct the producer; where nothing is lost by this record, `fresco skip` it",
+    todo: str = "correct the producer; where nothing is lost by this record, "
+    "`fresco skip TOPIC PARTITION OFFSET --reason WHY`",
     source: str | None = None,
     relation: str | None = None,
     transaction: str | None = None,
 ) -> BadRecord:
     """A bad record whose error says its place."""
     where = f"topic {topic}, partition {partition}, offset {offset}"
+    todo = todo.replace("TOPIC PARTITION OFFSET", f"{topic} {partition} {offset}")
     error = FrescoError(code, f"the record {what}", where=where, todo=todo).as_dict()
     return BadRecord(topic, partition, offset, error, source, relation, transaction)
 

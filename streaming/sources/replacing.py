@@ -256,7 +256,8 @@ def unclear(captured: CapturedRelation, rows: pa.Table) -> FrescoError:
         where=f"topic {captured.topic}, partition {rows['partition'][0].as_py()}, "
         f"offset {rows['offset'][0].as_py()}",
         todo="take the snapshot again while nobody writes to the table, or go on with what the log has "
-        "told; then `fresco skip` this record",
+        f"told; then `fresco skip {captured.topic} {rows['partition'][0].as_py()} "
+        f"{rows['offset'][0].as_py()} --reason WHY`",
     )
 
 
@@ -280,7 +281,8 @@ def outcome(captured: CapturedRelation, found: pa.Table | None, number: int) -> 
     return (
         f"SOURCE_SNAPSHOT_DIFFERS: a snapshot of {name} was taken again and differs from what the log "
         f"has told, which must have lost changes; the relation has its {found.num_rows - 1} rows from "
-        f"number {number} on [topic {captured.topic}] -> compare with `fresco verify --source`"
+        f"number {number} on [topic {captured.topic}] -> compare with "
+        "`fresco verify --source`"
     )
 
 
@@ -289,8 +291,9 @@ def found_empty(captured: CapturedRelation) -> str:
     name = captured.relation.name
     return (
         f"SOURCE_SNAPSHOT_EMPTY: a snapshot that was taken again found no row of {name}, and nothing "
-        f"tells which of those that are known came after it [topic {captured.topic}] -> `fresco "
-        f"verify --source` shows whether some are left over; then TRUNCATE the table at the source"
+        f"tells which of those that are known came after it [topic {captured.topic}] -> "
+        f"`fresco verify --source` shows whether some are left over; "
+        "then TRUNCATE the table at the source"
     )
 
 

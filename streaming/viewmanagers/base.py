@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from streaming.algebra.tree import Tree
-from streaming.errors import ProtocolError
+from streaming.errors import ProtocolError, about
 from streaming.messages import RelRun, Rows, Suspend, Updates
 
 
@@ -100,4 +100,4 @@ def works(run: RelRun, view: str) -> bool:
 
 def suspension(spec: ViewSpec, after: int, error: dict[str, str]) -> Suspend:
     """The message of a view that stops after its last good number."""
-    return Suspend(group=spec.group, view=spec.view, after=after, error=error)
+    return Suspend(group=spec.group, view=spec.view, after=after, error=about(error, spec.view))

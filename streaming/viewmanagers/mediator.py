@@ -38,7 +38,7 @@ from streaming.algebra.query import Seen, SourceAnswer, SourceQuery
 from streaming.algebra.tree import Scan, relations, walk
 from streaming.errors import FrescoError, ProtocolError
 from streaming.messages import ActionList, Rows, Suspend, Updates
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ViewSpec, suspension
 from streaming.viewmanagers.gathered import Piece, gathered
 from streaming.viewmanagers.mirror import HeldMirror
 from streaming.viewmanagers.ordered import (
@@ -267,10 +267,10 @@ class Mediator(Generic[V]):
             "what": f"its parent {parent} is suspended after number {cause.after}:"
             f" {cause.error.get('what', '')}",
             "where": self.spec.view,
-            "todo": f"resume {parent} first",
+            "todo": f"`fresco view resume {parent}` first, then `fresco view resume NAME`",
         }
         self._stop(self.number)
-        return [Suspend(group=self.spec.group, view=self.spec.view, after=self.number, error=error)]
+        return [suspension(self.spec, self.number, error)]
 
     def _stop(self, after: int) -> None:
         self.suspended_after, self.umq, self.units = after, (), ()

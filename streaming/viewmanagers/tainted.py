@@ -52,7 +52,7 @@ def _error(number: int, controls: list[Control]) -> ViewError:
             f"transaction {number} has records of {relation} that cannot be decoded",
             where=f"{relation}, number {number}",
             todo="see `fresco status` for topic, partition and offset of each; where nothing is lost by "
-            "one, `fresco skip` says so, and the view comes back",
+            "one, `fresco skip TOPIC PARTITION OFFSET --reason WHY` says so, and the view comes back",
             number=number,
         )
     places = dict.fromkeys(control.where for control in controls)
@@ -60,7 +60,7 @@ def _error(number: int, controls: list[Control]) -> ViewError:
         "VIEW_COLUMN_CHANGED",
         "; ".join(control.what for control in controls),
         where=f"{controls[0].relation}, number {number}; {'; '.join(places)}",
-        todo="write the view's SQL for the table as it is now, then `fresco view drop` the view and "
-        "`fresco view add` it again; views that do not read the column go on",
+        todo="write the view's SQL for the table as it is now, then `fresco view drop NAME` and "
+        "`fresco view add FILE`; views that do not read the column go on",
         number=number,
     )

@@ -72,8 +72,9 @@ def contents_of(warehouse: str, captured: CapturedRelation, number: int) -> pa.T
             f"a second snapshot of {relation.name} cannot be compared with the recorded updates: "
             f"those below number {reader.kept_from} have been dropped (retention)",
             where=f"topic {captured.topic}",
-            todo="`fresco view resume` its views, which then begin with what the source has; or go on "
-            "with what the log has told: `fresco skip` this record",
+            todo="`fresco view resume NAME` for each of its views, which then begin with what the "
+            "source has; or go on "
+            "with what the log has told: `fresco skip TOPIC PARTITION OFFSET --reason WHY`",
         )
     return relations_at(reader, {relation.name: relation.schema}, number)[relation.name]
 

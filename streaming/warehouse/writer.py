@@ -195,7 +195,7 @@ class GroupWriter:
                 "WAREHOUSE_SCHEMA",
                 "the group has no such view",
                 where=name,
-                todo="add the view with `fresco view add`",
+                todo="add the view with `fresco view add FILE`",
             )
         return self.views[name]
 

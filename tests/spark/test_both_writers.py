@@ -64,13 +64,14 @@ def written(folder: Path, spark: SparkSession | None) -> GroupWriter:
     options = WriterOptions(spark_bytes=-1)
     writer = GroupWriter(str(folder), "bank", "g", VIEWS, options)
     epoch: Epoch | None = None
+    session = None if spark is None else lambda: spark
     for at, changes in enumerate(batches()):
         stands = {"lines": 2} if at == 2 else {}
         added = ((2 * at - 1 if at else 0, 2 * at),)
         epoch = next_epoch(epoch, "g", added, written_ms=at, suspended=stands)
-        done = writer.commit(changes, epoch, spark=lambda: spark)
+        done = writer.commit(changes, epoch, spark=session)
         assert done.writer == ("spark" if spark else "delta-rs") and not done.repeated
-        assert writer.commit(changes, epoch, spark=lambda: spark).repeated
+        assert writer.commit(changes, epoch, spark=session).repeated
     write_catalog(folder, "g", VIEWS)
     return writer
 

@@ -194,6 +194,7 @@ def test_an_arithmetic_error_is_told_with_its_first_number() -> None:
             Batch(1, 900, {"s.r": rows(R.schema, (5, 1, 1, 1), (617, 1, 1, 0), (800, 1, 1, 0))})
         )
     assert (caught.value.code, caught.value.number) == ("VIEW_ARITHMETIC", 617)
+    assert caught.value.where == "number 617, row of s.r: W = 1, X = 0"
     assert step(evaluator, 1, 1, r=rows(R.schema, (1, 1, 6, 3)))[0][:2] == (1, 1)
 
 
@@ -210,6 +211,30 @@ def test_a_sum_that_its_type_cannot_hold_is_an_arithmetic_error() -> None:
     with pytest.raises(ViewError) as caught:
         evaluator.evaluate(Batch(1, 2, {"s.b": rows(view.child.schema, (2, 1, 1))}))
     assert (caught.value.code, caught.value.number) == ("VIEW_ARITHMETIC", 2)
+    assert caught.value.where == "number 2, row of s.b: v = 1"
+
+
+def test_of_many_rows_the_one_without_a_value_is_named_and_none_where_only_several_fail() -> None:
+    share = call("/", Col(0, "int"), Col(1, "int"))
+    view = Project(R, (share,), (Column("q", share.type),))
+    good = [(1, 1, at, at + 1) for at in range(1000)]
+    with pytest.raises(ViewError) as caught:
+        DuckEvaluator(view).evaluate(
+            Batch(0, 1, {"s.r": rows(R.schema, *good[:613], (1, 1, 7, 0), *good[613:])})
+        )
+    assert caught.value.where == "number 1, row of s.r: W = 7, X = 0"
+    most = 2**62
+    total = Aggregate(
+        Scan("s.b", (Column("v", "bigint"),)),
+        (),
+        (Aggregation("sum", 0, "bigint"),),
+        (Column("t", "bigint"),),
+    )
+    with pytest.raises(ViewError) as caught:
+        DuckEvaluator(total).evaluate(
+            Batch(0, 1, {"s.b": rows(total.child.schema, *[(1, 1, most)] * 4)})
+        )
+    assert caught.value.where == "number 1"
 
 
 def test_sums_of_doubles_retract_the_very_row_they_gave_out() -> None:

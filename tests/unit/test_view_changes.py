@@ -228,6 +228,11 @@ def test_a_view_that_cannot_be_computed_is_refused_and_the_others_go_on(
     (refused,) = (one for one in driver.members.requests.all() if one.view == "ratio")
     told = driver.members.requests.told(refused.number, "done")
     assert told is not None and told["error"]["code"] == "VIEW_ARITHMETIC"
+    assert "row of north.entry: id = " in told["error"]["where"]
+    assert "amount = 0" in told["error"]["where"] and "number " in told["error"]["where"]
+    todo = told["error"]["todo"]
+    assert "view resume" not in todo and "view drop" not in todo, "nobody has such a view"
+    assert "`fresco view add FILE`" in todo
     shop.put(3, 1, 34)
     driver.round()
     assert driver.views() == ["view:entries", "view:totals"]

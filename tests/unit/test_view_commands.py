@@ -104,6 +104,28 @@ def test_a_bad_record_is_skipped_with_a_reason(shop: Shop) -> None:
     assert "skipped by" in status.stdout and "a test [record]" in status.stdout
 
 
+@pytest.mark.parametrize("among", [False, True])
+def test_a_view_that_is_refused_leaves_no_file_of_ours(
+    shop: Shop, config: Path, monkeypatch: pytest.MonkeyPatch, among: bool
+) -> None:
+    """The copy goes; the owner's own file, which was among the views before, is set aside."""
+    name = "mine" if among else "copied"
+    file = shop.write(name, NEW, shop.views if among else shop.folder)
+    error = {"code": "VIEW_ARITHMETIC", "what": "no value", "where": "", "todo": ""}
+
+    def refused(requests: Requests, number: int, word: str) -> Any:
+        return {"error": error} if word == "done" else None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Requests, "told", refused)
+        assert code(fresco("view", "add", file, "-c", config, "--json")) == "VIEW_ARITHMETIC"
+    left = sorted(one.name for one in shop.views.glob(f"{name}*"))
+    assert left == (["mine.sql.dropped"] if among else [])
+    assert file.exists() is not among
+    requests = Requests(shop.warehouse)
+    requests.say(requests.all()[-1].number, "done", error=error)
+
+
 def test_a_request_is_told_until_it_is_made(shop: Shop, config: Path) -> None:
     file = shop.write("new", NEW, shop.folder)
     asked = fresco("view", "add", file, "-c", config, "--wait", "0", "--json")

@@ -198,7 +198,9 @@ def test_while_it_is_suspended_a_view_is_read_as_of_its_last_good_number(
     assert not Requests(shop.warehouse).told(1, "done"), "no try has been refused"
     (state,) = (one for one in view_states(shop.warehouse) if one.after is not None)
     assert state.view == "ratio" and state.error is not None, "`fresco view list` says why"
-    assert state.error["code"] == "VIEW_ARITHMETIC" and state.error["todo"]
+    assert state.error["code"] == "VIEW_ARITHMETIC"
+    assert "row of north.entry: id = 2, amount = 0" in state.error["where"]
+    assert "`fresco view resume ratio`" in state.error["todo"]
     shop.put(2, 0, 50)
     driver.settle()
     driver.round()

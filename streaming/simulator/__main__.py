@@ -8,7 +8,16 @@ import typer
 from rich.console import Console
 
 from streaming.errors import FrescoError
-from streaming.simulator.case import Case, Faults, Merge, Order, Routing, Scenario, Visibility
+from streaming.simulator.case import (
+    Case,
+    Faults,
+    Merge,
+    Order,
+    Routing,
+    Scenario,
+    Submission,
+    Visibility,
+)
 from streaming.simulator.judging import counter_example, run
 from streaming.simulator.views import RelationSet, ViewSet
 from streaming.viewmanagers.levels import level_of
@@ -57,6 +66,7 @@ def main(
     numbering: Annotated[Numbering | None, typer.Option(help="Else as modes ask.")] = None,
     merge: Annotated[Merge, typer.Option(help="The group's.")] = "none",
     greedy: Annotated[bool, typer.Option(help="All ready rows in one transaction.")] = False,
+    submission: Annotated[Submission, typer.Option(help="When they commit.")] = "at-once",
     order: Annotated[Order, typer.Option(help="Of rows.")] = "overtake",
     rel: Annotated[Routing, typer.Option(help="Who tells the merge of REL.")] = "direct",
     view_changes: Annotated[
@@ -86,6 +96,7 @@ def main(
         numbering=numbering,
         merge=merge,
         greedy=greedy,
+        submission=submission,
         order=order,
         rel=rel,
         view_changes=view_changes,

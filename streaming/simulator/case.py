@@ -16,7 +16,10 @@ from streaming.viewmanagers.modes import Numbering
 Scenario = Literal["single", "local", "global"]
 """What a transaction is (strobe-family 3.1): one update, one source's transaction, a global one."""
 Visibility = Literal["prefix", "set"]
-Merge = Literal["none", "spa", "pa", "auto"]
+Merge = Literal["none", "spa", "pa", "auto", "blocks"]
+Submission = Literal["at-once", "declared", "sequential", "dependent"]
+"""A warehouse transaction commits at once, or travels to the warehouse: then it commits in any order that
+the merge's discipline leaves (painting-mvc 4.3)."""
 Order = Literal["overtake", "prefix"]
 Routing = Literal["direct", "with-actions"]
 """Who tells the merge of REL (painting-mvc 3.2): the integrator, or the action lists."""
@@ -70,8 +73,10 @@ class Case:
         visibility: an answer sees a prefix of the source's log, or any set that a snapshot can be.
         batch: transactions in one message, a cut after it; `vary` draws each message's size up to it.
         numbering: None for what the modes ask for.
-        merge: the per-view histories alone, or SPA, PA, or what the modes ask for.
+        merge: the per-view histories alone, or SPA, PA, SPA over blocks of `every`, or what the modes
+            ask for.
         greedy: ready rows go into one warehouse transaction, else each into its own.
+        submission: when the merge's transactions commit.
         order: whether rows may overtake each other at the merge, as the paper allows.
         rel: who tells the merge of REL.
         copied: relations that managers keep copies of, and do not ask for (strobe-family 9).
@@ -98,6 +103,7 @@ class Case:
     numbering: Numbering | None = None
     merge: Merge = "none"
     greedy: bool = False
+    submission: Submission = "at-once"
     order: Order = "overtake"
     rel: Routing = "direct"
     copied: tuple[str, ...] = ()

@@ -136,7 +136,7 @@ class Historian:
                 assert self.pipeline is not None
                 warehouse = self.pipeline.warehouse
                 ranges = ",".join(_numbers(first, last) for first, last in message.ranges)
-                if message.frontier < 0:
+                if not warehouse.states:
                     return f"BWT{message.sequence} [{ranges}]"
                 shown = zip(warehouse.views, warehouse.states[-1], strict=True)
                 after = " ".join(f"{view}={bag_text(bag)}" for view, bag in shown)

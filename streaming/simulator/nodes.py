@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from streaming.algebra.numbered import Numbered, NumberedBags
 from streaming.algebra.query import Query, SourceAnswer, SourceQuery
@@ -158,6 +158,12 @@ class AskingNode:
 Merge = MergeMachine | BlockMerge
 
 
+class Committed(NamedTuple):
+    """The warehouse has committed a batched transaction."""
+
+    sequence: int
+
+
 class MergeNode:
     """The merge of the group. A message paints; None is a trigger: what is ready is submitted.
 
@@ -170,7 +176,10 @@ class MergeNode:
         self.machine = make()
         self._entry = RoutedMerge(self.machine) if routed else self.machine
 
-    def handle(self, message: Event | None) -> Out:
+    def handle(self, message: Event | Committed | None) -> Out:
+        if isinstance(message, Committed):
+            self.machine.committed(message.sequence)
+            return []
         if message is not None:
             self._entry.handle(message)
             return []
@@ -191,8 +200,8 @@ class MergeNode:
 class Warehouse:
     """Applies batched transactions; remembers every state that became visible.
 
-    Visible is what has the initial state in it: a number whose REL is empty may be committed before
-    number 0 is.
+    A transaction commits after those that it says it depends on. Visible is what has the initial state in
+    it: a number whose REL is empty may be committed before number 0 is.
 
     Args:
         views: all that there can be.
@@ -205,12 +214,19 @@ class Warehouse:
         self.views, self._operators = views, operators
         self.states: list[Shown] = []
         self.frontiers: list[int] = []
+        self._committed: set[int] = set()
+        self._begun = False
         self._now: Mapping[str, dict[Any, int] | None] = {
             view: {} if view in began else None for view in views
         }
 
+    def waits(self, batch: BatchedTransaction) -> bool:
+        """Whether something that it depends on has not committed."""
+        return not self._committed.issuperset(batch.depends_on)
+
     def apply(self, batch: BatchedTransaction) -> None:
         """One commit for all views."""
+        self._committed.add(batch.sequence)
         now = dict(self._now)
         for view, _ in batch.dropped:
             now[view] = None
@@ -223,7 +239,8 @@ class Warehouse:
                 raise ProtocolError("warehouse", batch, f"{part.view} is not in the group")
             now[part.view] = applied(before, delta, part.first, part.last)
         self._now = now
-        if batch.frontier < 0:
+        self._begun = self._begun or any(first == 0 for first, _ in batch.ranges)
+        if not self._begun:
             return
         self.states.append(tuple([now[view] for view in self.views]))
         self.frontiers.append(batch.frontier)

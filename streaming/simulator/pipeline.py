@@ -17,7 +17,9 @@ from typing import Any
 from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.tree import relations
 from streaming.merge.algorithms import Manager, merge_of
-from streaming.merge.batching import GREEDY, NONE
+from streaming.merge.batching import GREEDY, NONE, BatchedTransaction
+from streaming.merge.by_blocks import BlockMerge
+from streaming.merge.disciplines import Discipline
 from streaming.merge.machine import MergeMachine
 from streaming.messages import ActionList, Suspend
 from streaming.simulator.case import Case
@@ -27,6 +29,7 @@ from streaming.simulator.lattice import Place, Shown, Values
 from streaming.simulator.network import INTEGRATOR, LAUNCH, MERGE, WAREHOUSE, WORLD, Network, Out
 from streaming.simulator.nodes import (
     AskingNode,
+    Committed,
     Merge,
     MergeNode,
     Node,
@@ -56,6 +59,7 @@ class Run:
             views join and leave.
         group: the states of all views that the warehouse showed; empty without a merge.
         stuck: why something still waited at the end, None when nothing did.
+        last: the last number.
     """
 
     world: World
@@ -63,6 +67,7 @@ class Run:
     by_view: dict[str, list[Values]] = field(default_factory=dict)
     group: list[Shown] = field(default_factory=list)
     stuck: str | None = None
+    last: int = 0
     counters: Counter[str] = field(default_factory=Counter)
 
 
@@ -91,9 +96,14 @@ def managers_of(case: Case, catalog: Catalog) -> dict[str, Manager]:
 def merge_for(case: Case, managers: Mapping[str, Manager]) -> Merge:
     """The merge of the group: what its managers need (`merge.algorithms`), or the algorithm asked for."""
     batching = GREEDY if case.greedy else NONE
+    discipline: Discipline = "declared" if case.submission == "at-once" else case.submission
+    if case.merge == "blocks":
+        every = case.option("every", 1)
+        return BlockMerge(GROUP, tuple(managers), every, batching, case.order, discipline)
     if case.merge in ("spa", "pa"):
-        return MergeMachine(GROUP, tuple(managers), case.merge, batching, case.order)
-    return merge_of(GROUP, managers, batching, case.order)
+        names = tuple(managers)
+        return MergeMachine(GROUP, names, case.merge, batching, case.order, discipline=discipline)
+    return merge_of(GROUP, managers, batching, case.order, discipline)
 
 
 class Pipeline:
@@ -189,15 +199,21 @@ class Pipeline:
         assert isinstance(integrator, Integrating)
         run.order = integrator.order
         run.group = self.warehouse.states
-        run.stuck = self._stuck(integrator.last)
+        run.last = integrator.last
+        run.stuck = self._stuck(run.last)
         return run
 
     def _deliver(self) -> None:
         """Delivers until nothing is under way."""
         network, sources, nodes, watch = self.network, self.sources, self.nodes, self._watch
-        while network:
+        while network or (self.merging and self._submitted()):
             sender, receiver, message = network.next()
-            if receiver in sources:
+            if receiver == WAREHOUSE and self.warehouse.waits(message):
+                network.send(sender, receiver, message)
+                continue
+            if receiver == WAREHOUSE:
+                out = self._commit(message)
+            elif receiver in sources:
                 out = sources[receiver].handle(message, sender)
             elif receiver in nodes:
                 out = self._step(receiver, message)
@@ -210,8 +226,16 @@ class Pipeline:
                 self._send(MERGE, self._step(MERGE, None))
             elif self.case.view_changes and _ended(nodes.get(receiver)):
                 del nodes[receiver]
-        if self.merging:
-            self._send(MERGE, self._step(MERGE, None))
+
+    def _submitted(self) -> bool:
+        """Whether the merge, which hears nothing more, has submitted something that travels."""
+        self._send(MERGE, self._step(MERGE, None))
+        return bool(self.network)
+
+    def _commit(self, batch: BatchedTransaction) -> Out:
+        self.warehouse.apply(batch)
+        told = self.case.submission in ("sequential", "dependent")
+        return [(MERGE, Committed(batch.sequence))] if told else []
 
     def _step(self, name: str, message: Any) -> Out:
         """A machine's step."""
@@ -237,6 +261,9 @@ class Pipeline:
                 self._launch(message)
                 continue
             if receiver == WAREHOUSE:
+                if self.case.submission != "at-once":  # a channel each, so they meet in any order
+                    self.network.send(f"{MERGE} {message.sequence}", WAREHOUSE, message)
+                    continue
                 self.warehouse.apply(message)
                 if self._watch is not None:
                     self._watch(sender, WAREHOUSE, message)

@@ -36,6 +36,14 @@ GROUPS: dict[str, tuple[Case, Level]] = {
         replace(BASE, views="operators", relations="bag", truncates=0.1),
         COMPLETE,
     ),
+    **{
+        f"replicas-{views}-{sources}-sources-{submission}": (
+            replace(BASE, views=views, sources=sources, submission=submission, transactions=8),
+            STRONG,
+        )
+        for views, sources in (("copies", 1), ("trio", 3))
+        for submission in ("declared", "sequential", "dependent")
+    },
     "replicas-greedy": (replace(BASE, views="trio", greedy=True), STRONG),
     "replicas-pa": (replace(BASE, views="trio", merge="pa"), COMPLETE),
     "complete-managers": (
@@ -78,6 +86,7 @@ GROUPS: dict[str, tuple[Case, Level]] = {
     },
     "g-strobe-greedy": (replace(APART, views="trio", greedy=True), STRONG),
     "g-strobe-with-actions": (replace(APART, views="trio", rel="with-actions"), STRONG),
+    "g-strobe-dependent": (replace(APART, views="trio", submission="dependent"), STRONG),
     "g-strobe-crashes": (replace(APART, views="trio", faults=Faults(crash=0.3)), STRONG),
     "g-strobe-truncates": (replace(APART, views="trio", truncates=0.1, visibility="set"), STRONG),
     "g-strobe-views-change": (replace(APART, views="mixed", view_changes=0.3), STRONG),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from streaming.errors import FrescoError
 from streaming.merge.covered import Covered, RelLog, merged
-from streaming.merge.disciplines import Commits, Discipline, parted
+from streaming.merge.disciplines import Commits, Discipline, is_initial, parted
 from streaming.merge.rows import (
     GUARD,
     UNPAINTED,
@@ -140,6 +140,8 @@ class Submission:
         self.commits = Commits(group, discipline)
         self.dropped: dict[str, tuple[int, int]] = {}
         """Views whose column closes with the next batch: at which number, their last batch."""
+        self.initial = 0
+        """The sequence of the batch with number 0; everything later depends on it."""
         self.guard: tuple[int, ...] = ()
         """The sequences of the last batches that guarded rows come after."""
         self.columns(views)
@@ -159,7 +161,7 @@ class Submission:
             pieces = [transaction]
             if not (transaction.together or whole):
                 pieces = [WarehouseTransaction((span,), False) for span in transaction.spans]
-            if not self.begun and any(s.first == 0 and s.shape.counts for s in transaction.spans):
+            if not self.begun and is_initial(transaction):
                 self.begun = True
                 self.ready.extend((pieces[0], *self.early, *pieces[1:]))
                 self.early = []
@@ -203,6 +205,8 @@ class Submission:
         self.sequence += 1
         self.since_ms = None
         depends_on = self._depend(self._touched(reached, dropped), dropped, joins=bool(added))
+        if ranges and ranges[0][0] == 0:
+            self.initial = self.sequence
         self.commits.submit(self.sequence, self._touched(reached, dropped), ranges)
         for first, last in ranges:
             self.covered.add(first, last)
@@ -249,6 +253,8 @@ class Submission:
             self.guard = (self.sequence,)
         for view in dropped:
             del self.dropped[view]
+        if max(depends_on, default=0) < self.initial:
+            depends_on.add(self.initial)
         return tuple(sorted(depends_on - {0}))
 
     def _take_free(self) -> list[Span]:

@@ -125,12 +125,11 @@ class BlockMerge:
         protocol.check_runs(self.inner, self.seen, rel)
         blocks, rest = self.blocks.cut((*self.open.runs, *rel.runs))
         work = {k: work_of(runs) for k, runs in blocks.items()}
+        # A suspended view may come back in this message; what is early is of its new manager.
+        suspended = set(self.inner.suspended)
         for k, by_view in work.items():
             for view, wanted in by_view.items():
-                suspended = (
-                    view in self.inner.suspended
-                )  # what is early is of the view that comes back
-                covered = None if suspended else self.early.get(view, {}).get(k)
+                covered = None if view in suspended else self.early.get(view, {}).get(k)
                 if covered is not None and not within(wanted, covered):
                     raise ProtocolError("merge", rel, lacks(view, covered, wanted))
         ready: list[WarehouseTransaction] = []
@@ -145,8 +144,7 @@ class BlockMerge:
         self.seen = rel.last
         for k, by_view in work.items():
             for view, wanted in by_view.items():
-                good = view not in self.inner.suspended
-                if good and self.early.get(view, {}).get(k) is None:
+                if view not in suspended and self.early.get(view, {}).get(k) is None:
                     self.work.setdefault(view, {})[k] = wanted
         for covers in self.early.values():
             for k in [k for k in covers if k <= self.inner.seen]:

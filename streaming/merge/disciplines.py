@@ -10,6 +10,7 @@ also for batches (a BWT touches what its WTs touch, so batching makes dependenci
 * "declared": all are submitted with their dependencies, and who commits keeps to them.
 
 A transaction in which a view joins depends on all before it, because the view's content reflects them.
+All depend on the initial state, number 0, also those that touch no view.
 """
 
 from __future__ import annotations
@@ -91,24 +92,32 @@ class Commits:
         self.covered = Covered(frontier, [(first, last) for first, last in ahead])
 
 
+def is_initial(transaction: WarehouseTransaction) -> bool:
+    """Whether it shows number 0."""
+    return any(span.first == 0 and span.shape.counts for span in transaction.spans)
+
+
 def parted(
     ready: Iterable[WarehouseTransaction], views: tuple[str, ...], commits: Commits
 ) -> tuple[deque[WarehouseTransaction], deque[WarehouseTransaction]]:
     """(what may be submitted beside what has not committed, what must wait), both in order.
 
     What waits holds back whatever depends on it in turn; so a transaction that goes ahead of it shares
-    no column with it.
+    no column with it. The initial state holds back everything.
     """
     names = (*views, GUARD)
     held = set(commits.busy)
     open_numbers = [first for one in commits.submitted.values() for first, _ in one.ranges]
+    unbegun = 0 in open_numbers
     free: deque[WarehouseTransaction] = deque()
     kept: deque[WarehouseTransaction] = deque()
     for transaction in ready:
         spans = transaction.spans
         touches = {names[x] for x in touched_columns(s.shape for s in spans)}
         joins = [span.first for span in spans if span.shape.joins]
-        if touches & held or (joins and min(open_numbers, default=max(joins) + 1) <= max(joins)):
+        early = joins and min(open_numbers, default=max(joins) + 1) <= max(joins)
+        if unbegun or touches & held or early:
+            unbegun = unbegun or is_initial(transaction)
             kept.append(transaction)
             held |= touches
             open_numbers += [span.first for span in spans if span.shape.counts]

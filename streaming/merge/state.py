@@ -91,6 +91,7 @@ def snapshot(machine: MergeMachine) -> dict[str, Any]:
         "closing": {view: list(at) for view, at in submission.dropped.items()},
         "commits": submission.commits.snapshot(),
         "guard": list(submission.guard),
+        "initial": submission.initial,
         "taken": dict(zip(views, submission.taken, strict=True)),
         "latest": dict(zip(views, submission.latest, strict=True)),
     }
@@ -164,6 +165,7 @@ def _load_submission(machine: MergeMachine, saved: dict[str, Any]) -> None:
     submission.since_ms = saved["since_ms"]
     latest = sorted({*saved["latest"].values()} - {0})
     submission.guard = tuple(saved.get("guard", latest))
+    submission.initial = saved.get("initial", min(latest, default=0))
     submission.dropped = {view: (number, last) for view, (number, last) in saved["closing"].items()}
     submission.commits.restore(saved["commits"])
 

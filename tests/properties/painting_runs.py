@@ -51,6 +51,7 @@ class Warehouse:
         new = {n for first, last in batch.ranges for n in range(first, last + 1)}
         assert not new & self.committed, f"{sorted(new & self.committed)} are committed twice"
         self.committed |= new
+        assert not new or 0 in self.committed, "a state without the initial one"
         for j in sorted(new):
             if self.seen(j, ends):
                 self._complete(f"T{j} shows", self.before[j], ends)

@@ -151,3 +151,16 @@ def test_a_list_before_its_rel_is_checked_when_the_block_is_whole() -> None:
 def test_a_snapshot_of_other_blocks_is_refused() -> None:
     with pytest.raises(FrescoError, match="MERGE_SNAPSHOT"):
         BlockMerge("g", ("a",), 4).restore(BlockMerge("g", ("a",), 3).snapshot())
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["list-first", "rel-first"])
+def test_a_view_that_comes_back_is_not_asked_for_the_work_of_its_suspended_column(
+    late: bool,
+) -> None:
+    """REL names a suspended view still; its new manager's first list may overtake REL."""
+    merge = merge_of(rel(0, 0, (0, 0, "ab")), al("a", 0, 0), al("b", 0, 0), every=2)
+    assert taken(merge) == ["a0 b0"]
+    told(merge, suspend("a", 0), add("a", 2, "complete-N", 2))
+    messages = [al("a", 2, 2), rel(1, 2, (1, 1, "ab"), (2, 2, "b"))]
+    told(merge, *(reversed(messages) if late else messages), al("b", 1, 2))
+    assert taken(merge) == ["b1-2", "a1-2"]

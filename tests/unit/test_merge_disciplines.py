@@ -97,11 +97,16 @@ def test_batching_wt1_and_wt2_makes_wt3_and_what_follows_wt2_depend_on_the_batch
 
 
 def test_greedy_batches_take_all_that_is_free() -> None:
-    merge = merge_of("dependent", GREEDY, *EXAMPLE[:3])
-    assert submitted(merge) == [((0, 1),)]
-    told(merge, *EXAMPLE[3:])
-    assert submitted(merge) == [((2, 2),)], "WT3 waits for the first batch"
+    merge = merge_of("dependent", GREEDY, EXAMPLE[0])
+    assert submitted(merge) == [((0, 0),)]
+    told(merge, EXAMPLE[3])
+    assert submitted(merge) == [], "everything waits for number 0"
     merge.committed(1)
+    told(merge, *EXAMPLE[1:3])
+    assert submitted(merge) == [((1, 2),)]
+    told(merge, EXAMPLE[4])
+    assert submitted(merge) == [], "WT3 waits for the batch"
+    merge.committed(2)
     assert submitted(merge) == [((3, 3),)]
 
 
@@ -109,19 +114,22 @@ def test_declared_submits_all_with_their_dependencies() -> None:
     merge = merge_of("declared")
     batches = list(iter(merge.take_batch, None))
     assert [(batch.ranges[0][0], batch.depends_on) for batch in batches] == [
-        (1, ()),
-        (2, ()),
+        (1, (1,)),
+        (2, (1,)),
         (3, (2,)),
     ]
 
 
 def test_a_view_joins_after_everything_its_content_reflects_has_committed() -> None:
-    merge = merge_of("dependent", NONE, rel(0, 0, (0, 0, "a")), add("d", 0), al("d", 0, 0))
-    told(merge, rel(1, 1, (1, 1, "b")), al("a", 0, 0), al("b", 1, 1))
-    assert submitted(merge) == [((0, 0),), ((1, 1),)], "d waits for 0; 1 does not concern it"
+    merge = merge_of("dependent", NONE, rel(0, 1, (0, 0, ""), (1, 1, "a")), add("d", 1))
+    told(merge, rel(2, 2, (2, 2, "b")))
+    assert submitted(merge) == [((0, 0),)]
     merge.committed(1)
+    told(merge, al("a", 1, 1), al("d", 1, 1), al("b", 2, 2))
+    assert submitted(merge) == [((1, 1),), ((2, 2),)], "d waits for 1; 2 does not concern it"
+    merge.committed(2)
     batch = merge.take_batch()
-    assert batch is not None and batch.added == (("d", 0),)
+    assert batch is not None and batch.added == (("d", 1),)
 
 
 def test_a_column_closes_after_its_last_transaction_has_committed() -> None:

@@ -67,7 +67,7 @@ class DuckEvaluator(Engine):
     def _answer(self, sql: str) -> pa.Table:
         return self._state.db.execute(sql).to_arrow_table()
 
-    def _run(self, steps: list[Step]) -> None:
+    def _run(self, steps: list[Step], answer: str) -> None:
         done = ""
         for step in steps:
             if step.name == done:
@@ -96,7 +96,7 @@ class DuckEvaluator(Engine):
             return False
         table, state = f"d{i}", f"s{i}"
         if pieces:
-            self._state.temporary(table, self._source(leaf, pieces, batch))
+            self._state.temporary(table, source_sql(self._state.db, leaf, pieces, batch))
         else:
             self._state.temporary(table, empty_sql(leaf, state))
         if self._state.count(table, RETRACTIONS):
@@ -108,19 +108,6 @@ class DuckEvaluator(Engine):
         if self._state.count(table, RETRACTIONS):
             self._check_retractions(leaf, relation, table, state)
         return self._state.count(table) > 0
-
-    def _source(self, leaf: Tree, pieces: tuple[Rows, ...], batch: Batch) -> str:
-        names = ", ".join([NUMBER, MULTIPLICITY, *relation_columns(leaf)])
-        parts = []
-        for k, rows in enumerate(pieces):
-            if isinstance(rows, Path):
-                table = f"read_parquet({quoted(rows)})"
-            else:
-                table = f"input{k}"
-                self._state.db.register(table, rows)
-            within = f"{NUMBER} BETWEEN {batch.first} AND {batch.last}"
-            parts.append(f"SELECT {names} FROM {table} WHERE {within}")
-        return leaf_sql(leaf, f"({' UNION ALL '.join(parts)})", "duckdb")
 
     def _check_retractions(self, leaf: Tree, relation: str, table: str, state: str) -> None:
         """Every retraction finds its row: no multiplicity falls below zero at any number."""
@@ -178,6 +165,23 @@ class DuckEvaluator(Engine):
         if self._stale:
             self._state.rebuild()
             self._stale = False
+
+
+def source_sql(
+    db: duckdb.DuckDBPyConnection, leaf: Tree, pieces: tuple[Rows, ...], batch: Batch
+) -> str:
+    """The leaf's rows of a batch, from its relation's, of which those in memory are registered."""
+    columns = ", ".join([NUMBER, MULTIPLICITY, *relation_columns(leaf)])
+    parts = []
+    for k, rows in enumerate(pieces):
+        if isinstance(rows, Path):
+            table = f"read_parquet({quoted(rows)})"
+        else:
+            table = f"input{k}"
+            db.register(table, rows)
+        within = f"{NUMBER} BETWEEN {batch.first} AND {batch.last}"
+        parts.append(f"SELECT {columns} FROM {table} WHERE {within}")
+    return leaf_sql(leaf, f"({' UNION ALL '.join(parts)})", "duckdb")
 
 
 def _is_small(batch: Batch) -> bool:

@@ -92,7 +92,7 @@ class Engine(ABC):
         self._pending = (program, changed, batch.last)
         schema = delta_schema(self.tree.schema)
         sql = None if plan is None else program.result(plan)
-        self._run(program.steps)
+        self._run(program.steps, sql or "")
         return schema.empty_table() if sql is None else self._answer(sql).cast(schema)
 
     def _changed(self, program: Program, batch: Batch) -> list[int]:
@@ -112,8 +112,8 @@ class Engine(ABC):
         """Makes di, with truncates expanded and retractions checked; whether it has rows."""
 
     @abstractmethod
-    def _run(self, steps: list[Step]) -> None:
-        """Make the steps' tables, in order."""
+    def _run(self, steps: list[Step], answer: str) -> None:
+        """Make the steps' tables, in order; `answer` is the query that is asked next."""
 
     @abstractmethod
     def _answer(self, sql: str) -> pa.Table:

@@ -10,28 +10,34 @@ Each evaluator has a session of its own (same context): its temporary views have
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming.algebra.delta import clustering, leaf_relation, sums_round
+from streaming.algebra.duck import VALUE_ERRORS, source_sql
+from streaming.algebra.duckstate import leaf_columns, quoted
 from streaming.algebra.engine import Engine
 from streaming.algebra.evaluator import Batch, Rows, missing
 from streaming.algebra.leafdelta import (
     bag_sql,
-    empty_sql,
     lacking_sql,
-    leaf_sql,
+    names,
     net_sql,
-    relation_columns,
     short_sql,
     truncate_sql,
 )
 from streaming.algebra.program import Program
 from streaming.algebra.totals import (
+    SAME,
     Step,
     folded_totals_sql,
     key_names,
@@ -42,6 +48,16 @@ from streaming.algebra.tree import MULTIPLICITY, NUMBER, Tree
 
 MOST_PARTS = 32
 """Parts of one table before they are folded."""
+SMALL_STATE = 1_000_000
+"""Rows of state up to which what a step costs is Spark's planning and not its rows."""
+SMALL = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""Settings for small states: no code generated, which each batch's numbers would make new code, and no
+job more than the answer's own, as a broadcast is one."""
 VALUE_CONDITIONS = (
     "ARITHMETIC_OVERFLOW",
     "BINARY_ARITHMETIC_OVERFLOW",
@@ -76,16 +92,26 @@ class SparkEvaluator(Engine):
         self._parts: dict[str, list[str]] = {}
         self._written = 0
         self._cached: list[DataFrame] = []
+        self._deltas: dict[int, str] = {}
+        self._loose: set[str] = set()
+        """Parts of the batch under way."""
+        self._known_rows: dict[str, int] = {}
         self._spark = spark.newSession()
         for key, value in {
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.ansi.enabled": "true",
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.shuffle.partitions": spark.conf.get("spark.sql.shuffle.partitions"),
+            "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+            "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
         }.items():
             self._spark.conf.set(key, str(value))
+        self._large = {key: str(self._spark.conf.get(key)) for key in SMALL}
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
+        self._duck = duckdb.connect(":memory:")
+        self._duck.execute("SET threads = 1; SET TimeZone = 'UTC'")
+        self._duck.execute(f"SET temp_directory = {quoted(folder / 'duckdb')}")
         self._schemas = self._table_schemas()
         for table in self._schemas:
             self._parts[table] = []
@@ -95,8 +121,7 @@ class SparkEvaluator(Engine):
         """The state tables' columns, in Spark's DDL."""
         schemas = {}
         for i, leaf in enumerate(self._shape.leaves):
-            columns = "".join(f", c{p} {c.type}" for p, c in enumerate(leaf.schema))
-            schemas[f"s{i}"] = f"{MULTIPLICITY} bigint{columns}"
+            schemas[f"s{i}"] = state_columns(leaf)
         for j in self._totals:
             aggregate = self._shape.aggregates[j]
             keys = list(zip(key_names(aggregate), key_types(aggregate), strict=True))
@@ -107,69 +132,111 @@ class SparkEvaluator(Engine):
     # One batch ------------------------------------------------------------------------------------
 
     def _has_no_value(self, error: Exception) -> bool:
-        return isinstance(error, PySparkException) and has_no_value(error)
+        return isinstance(error, VALUE_ERRORS) or (
+            isinstance(error, PySparkException) and has_no_value(error)
+        )
 
-    def _run(self, steps: list[Step]) -> None:
+    def _evaluate(self, batch: Batch) -> pa.Table:
+        small = self.rows() <= SMALL_STATE
+        for key, value in self._large.items():
+            self._spark.conf.set(key, SMALL[key] if small else value)
+        return super()._evaluate(batch)
+
+    def _run(self, steps: list[Step], answer: str) -> None:
+        """Views of the steps; the rows of one that is read more than once are kept."""
+        texts = [answer, *(step.sql for step in steps)]
         for step in steps:
-            self._view(step.name, step.sql)
+            uses = sum(len(re.findall(rf"\b{step.name}\b", text)) for text in texts)
+            frame = self._spark.sql(step.sql)
+            if uses > 1 or step.name[0] == "w":  # totals are added from that one
+                frame = frame.persist()
+                self._cached.append(frame)
+            frame.createOrReplaceTempView(step.name)
 
     def _answer(self, sql: str) -> pa.Table:
         return self._spark.sql(sql).toArrow()
 
-    def _view(self, name: str, sql: str) -> None:
-        """A temporary view whose rows are computed once."""
-        frame = self._spark.sql(sql).persist()
-        self._cached.append(frame)
-        frame.createOrReplaceTempView(name)
-
-    def _count(self, table: str, where: str = "TRUE") -> int:
-        return int(self._spark.sql(f"SELECT count(*) FROM {table} WHERE {where}").collect()[0][0])
-
     def _leaf_delta(self, i: int, batch: Batch) -> bool:
+        """DuckDB works on the batch's own rows, out of core; Spark is asked where state is needed."""
         leaf = self._shape.leaves[i]
         relation = leaf_relation(leaf)
         pieces, truncates = batch.of(relation)
         if not pieces and not truncates:
             return False
-        table, state = f"d{i}", f"s{i}"
+        part = self._part(self._batch_sql(leaf, pieces, batch))
+        if truncates:
+            part = self._truncated(leaf, part, f"s{i}", truncates)
+        self._deltas[i] = part
+        delta = self._read([part], delta_columns(leaf))
+        delta.createOrReplaceTempView(f"d{i}")
+        if self._counted(part, f"{MULTIPLICITY} < 0"):
+            self._check_retractions(leaf, relation, part, f"s{i}")
+        return self._counted(part) > 0
+
+    def _batch_sql(self, leaf: Tree, pieces: tuple[Rows, ...], batch: Batch) -> str:
         if pieces:
-            self._source(leaf, pieces, batch)
-            self._view(f"{table}_0", leaf_sql(leaf, "source", "spark"))
-        else:
-            self._view(f"{table}_0", empty_sql(leaf, state))
-        self._view(f"{table}_1", net_sql(leaf, f"{table}_0"))
-        last = f"{table}_1"
-        for k, number in enumerate(truncates, start=2):
+            return net_sql(leaf, f"({source_sql(self._duck, leaf, pieces, batch)})")
+        columns = [(NUMBER, "BIGINT"), (MULTIPLICITY, "BIGINT"), *leaf_columns(leaf)]
+        cells = ", ".join(f"CAST(NULL AS {type_}) AS {name}" for name, type_ in columns)
+        return f"SELECT {cells} LIMIT 0"
+
+    def _truncated(self, leaf: Tree, part: str, state: str, truncates: list[int]) -> str:
+        """The batch's rows with those that its truncates take out of the state."""
+        rows, last = self._read([part], delta_columns(leaf)), "truncated"
+        for number in truncates:
+            rows.createOrReplaceTempView(last)
             gone = truncate_sql(leaf, last, state, number)
-            self._view(f"{table}_{k}", f"SELECT * FROM {last} UNION ALL ({gone})")
-            last = f"{table}_{k}"
-        self._spark.table(last).createOrReplaceTempView(table)
-        if self._count(table, f"{MULTIPLICITY} < 0"):
-            self._check_retractions(leaf, relation, table, state)
-        return self._count(table) > 0
+            rows = self._spark.sql(f"SELECT * FROM {last} UNION ALL ({gone})")
+            last = f"truncated_{number}"
+        return self._write(rows)
 
-    def _source(self, leaf: Tree, pieces: tuple[Rows, ...], batch: Batch) -> None:
-        columns = [NUMBER, MULTIPLICITY, *relation_columns(leaf)]
-        frames = []
-        for rows in pieces:
-            if isinstance(rows, Path):
-                frame = self._spark.read.parquet(str(rows))
-            else:
-                frame = self._spark.createDataFrame(rows.select(columns))
-            frames.append(frame.select(*columns))
-        union = frames[0]
-        for frame in frames[1:]:
-            union = union.unionAll(frame)
-        within = f"{NUMBER} BETWEEN {batch.first} AND {batch.last}"
-        union.where(within).createOrReplaceTempView("source")
-
-    def _check_retractions(self, leaf: Tree, relation: str, table: str, state: str) -> None:
+    def _check_retractions(self, leaf: Tree, relation: str, part: str, state: str) -> None:
         """Every retraction finds its row: no multiplicity falls below zero at any number."""
-        self._view("short", short_sql(leaf, table))
-        found = self._spark.sql(lacking_sql(leaf, "short", state)).collect()
+        short = short_sql(leaf, f"read_parquet({_files(part)})")
+        asked = self._part(f"SELECT * REPLACE (CAST(_sum AS BIGINT) AS _sum) FROM ({short})")
+        if not self._counted(asked):
+            return
+        self._read([asked], f"{delta_columns(leaf)}, _sum bigint").createOrReplaceTempView("short")
+        same = " AND ".join(f"g.{name} {SAME} s.{name}" for name in names(leaf)) or "true"
+        held = f"(SELECT * FROM {state} g LEFT SEMI JOIN short s ON {same})"
+        found = self._spark.sql(lacking_sql(leaf, "short", held)).collect()
         if found:
             row = found[0]
             raise missing(relation, int(row[0]), tuple(row[2:]), -int(row[1]))
+
+    # Files ----------------------------------------------------------------------------------------
+
+    def _fresh(self) -> str:
+        """The place of a part to be written; `discard` removes it unless the state has taken it."""
+        self._written += 1
+        part = str(self._folder / f"part-{self._written}")
+        self._loose.add(part)
+        return part
+
+    def _part(self, sql: str) -> str:
+        """DuckDB's rows as a part."""
+        part = self._fresh()
+        Path(part).mkdir()
+        file = quoted(Path(part) / "rows.parquet")
+        self._duck.execute(f"COPY ({sql}) TO {file} (FORMAT parquet)")
+        return part
+
+    def _write(self, frame: DataFrame) -> str:
+        part = self._fresh()
+        frame.write.parquet(part)
+        return part
+
+    def _read(self, parts: list[str], schema: str) -> DataFrame:
+        """The rows of parts; columns that the schema does not name are not read."""
+        if not parts:
+            return self._spark.createDataFrame([], schema)
+        return self._spark.read.schema(schema).parquet(*parts)
+
+    def _counted(self, part: str, where: str = "TRUE") -> int:
+        sql = f"SELECT count(*) FROM read_parquet({_files(part)}) WHERE {where}"
+        row = self._duck.execute(sql).fetchone()
+        assert row is not None
+        return int(row[0])
 
     # State ----------------------------------------------------------------------------------------
 
@@ -178,34 +245,20 @@ class SparkEvaluator(Engine):
         assert self._pending is not None, "advance without evaluate"
         program, changed, number = self._pending
         made = {step.name for step in program.steps}
-        new = {}
-        for i in changed:
-            rows = self._spark.table(f"d{i}").drop(NUMBER)
-            new[f"s{i}"] = self._write(rows)
+        new = {f"s{i}": self._deltas[i] for i in changed}
         for j in self._totals:
             if f"w{j}" in made:
                 new[f"t{j}"] = self._write(self._spark.sql(program.totals_added(j)))
         for table, part in new.items():
             self._parts[table].append(part)
+            self._loose.discard(part)
             self._register(table)
         self.number = number
         self.discard()
         self._fold()
 
-    def _write(self, frame: DataFrame) -> str:
-        self._written += 1
-        path = str(self._folder / f"part-{self._written}")
-        frame.write.parquet(path)
-        return path
-
     def _register(self, table: str) -> None:
-        reader = self._spark.read.schema(self._schemas[table])
-        parts = self._parts[table]
-        frame = (
-            reader.parquet(*parts)
-            if parts
-            else self._spark.createDataFrame([], self._schemas[table])
-        )
+        frame = self._read(self._parts[table], self._schemas[table])
         frame.createOrReplaceTempView(table)
 
     def _fold(self) -> None:
@@ -220,21 +273,37 @@ class SparkEvaluator(Engine):
 
     def _replace(self, table: str, parts: list[str]) -> None:
         old, self._parts[table] = self._parts[table], parts
+        self._loose.difference_update(parts)
         self._register(table)
-        for part in old:
-            if Path(part).parent == self._folder:
-                shutil.rmtree(part, ignore_errors=True)
+        self._remove(old)
+
+    def _remove(self, parts: Iterable[str]) -> None:
+        for part in parts:
+            self._known_rows.pop(part, None)
+            shutil.rmtree(part, ignore_errors=True)
 
     def discard(self) -> None:
         """Forget the evaluated batch."""
         self._pending = None
         for frame in self._cached:
             frame.unpersist()
-        self._cached = []
+        self._cached, self._deltas = [], {}
+        self._remove(self._loose)
+        self._loose = set()
 
     def rows(self) -> int:
-        """Rows of the leaves' tables."""
-        return sum(self._count(f"s{i}") for i in range(len(self._shape.leaves)))
+        """Rows of the leaves' tables, as the files say."""
+        return sum(
+            self._rows_of(part)
+            for i in range(len(self._shape.leaves))
+            for part in self._parts[f"s{i}"]
+        )
+
+    def _rows_of(self, part: str) -> int:
+        if part not in self._known_rows:
+            files = Path(part).glob("*.parquet")
+            self._known_rows[part] = sum(pq.read_metadata(file).num_rows for file in files)
+        return self._known_rows[part]
 
     def export(self, folder: Path) -> list[list[str]]:
         """Write each leaf's bag as Parquet, folded, clustered by its join or group columns."""
@@ -251,9 +320,20 @@ class SparkEvaluator(Engine):
         return files
 
     def load(self, files: list[list[Path]], number: int) -> None:
-        """Take over what an evaluator's `export` wrote, as the state at `number`."""
+        """Take over what an evaluator's `export` wrote, as the state at `number`.
+
+        The files are linked or copied: whoever keeps them removes them when he likes.
+        """
         for i, paths in enumerate(files):
-            self._replace(f"s{i}", [str(path) for path in paths])
+            part = self._fresh()
+            Path(part).mkdir()
+            for k, path in enumerate(paths):
+                own = Path(part) / f"{k}.parquet"
+                try:
+                    os.link(path, own)
+                except OSError:
+                    shutil.copyfile(path, own)
+            self._replace(f"s{i}", [part] if paths else [])
         self.number = number
         self._stale = True
 
@@ -273,6 +353,22 @@ class SparkEvaluator(Engine):
             for j in self._totals:
                 self._replace(f"t{j}", [self._write(self._spark.sql(self._shape.totals_of(j)))])
             self._stale = False
+
+
+def state_columns(leaf: Tree) -> str:
+    """The columns of a leaf's bag, in Spark's DDL."""
+    columns = "".join(f", c{p} {c.type}" for p, c in enumerate(leaf.schema))
+    return f"{MULTIPLICITY} bigint{columns}"
+
+
+def delta_columns(leaf: Tree) -> str:
+    """The columns of a leaf's delta, in Spark's DDL."""
+    return f"{NUMBER} bigint, {state_columns(leaf)}"
+
+
+def _files(part: str) -> str:
+    """A part's files, as a text literal of DuckDB."""
+    return quoted(Path(part) / "*.parquet")
 
 
 def has_no_value(error: PySparkException) -> bool:

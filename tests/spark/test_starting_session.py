@@ -7,13 +7,17 @@ import sys
 
 import pytest
 
-HEAD = """
+from streaming.demo import DRIVER_JAVA
+
+HEAD = f"""
 import threading
 from streaming.config import Config, Source
 from streaming.embedded.jars import spark_jars
 from streaming.runtime.session import StartingSession
 
-config = Config(pipeline="p", warehouse="w", views="v", sources={"s": Source(tables={"t": "public.t"})})
+tables = Source(tables={{"t": "public.t"}})
+spark = {{"spark.driver.extraJavaOptions": "{DRIVER_JAVA}"}}
+config = Config(pipeline="p", warehouse="w", views="v", sources={{"s": tables}}, spark=spark)
 jars = [str(jar) for jar in spark_jars()]
 starting = StartingSession(config, jars=jars)
 """
@@ -59,5 +63,5 @@ def test_a_session_starts_by_itself_and_leaves_no_jvm(rest: str) -> None:
 
 
 def test_what_keeps_a_session_from_starting_is_raised_where_it_is_asked_for() -> None:
-    bad = HEAD.replace("sources=", 'spark={"spark.master": "no such master"}, sources=')
+    bad = HEAD.replace("spark = {", 'spark = {"spark.master": "no such master", ')
     ends_well(bad + REFUSED)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import duckdb
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from streaming.algebra.duck import SMALL_BATCH, VALUE_ERRORS
 from streaming.algebra.evaluator import arithmetic
+from streaming.algebra.failure import computes
 from streaming.algebra.numbered import Numbered, NumberedBags
 from streaming.algebra.operators import Positions
 from streaming.algebra.signed import Signed
@@ -24,8 +26,12 @@ from streaming.algebra.tree import (
     MULTIPLICITY,
     NUMBER,
     Join,
+    Monus,
+    Scan,
     Schema,
+    Select,
     Tree,
+    Union,
     column_name,
     relations,
     walk,
@@ -126,13 +132,16 @@ class DuckOperators:
             except FrescoError as error:
                 raise arithmetic(error.what, None) from error
             return Signed(plan.schema, bag=found)
-        if plan.counted:
+        if plan.counted or plan.fails:
             values = [self.netted(value) for value in values]
             for name in plan.counted:
                 self._check_state(tree, name, inputs[name])
         net = plan.net and all(value.net for value in values)
         query = plan.query if net else plan.net_query
-        return Signed(plan.schema, self._run(query, [v.table for v in values], plan.schema))
+        tables = {f"s{i}": value.table for i, value in enumerate(values)}
+        for name, apart, schema in plan.apart:
+            tables[name] = self._query(apart, tables, schema)
+        return Signed(plan.schema, self._query(query, tables, plan.schema))
 
     def _check_state(self, tree: Tree, name: str, value: Signed) -> None:
         table = self.netted(value).table
@@ -235,17 +244,21 @@ class DuckOperators:
 
     def _run(self, query: str, tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
         """The rows of a query over the tables s0, s1, ..."""
-        small = sum(table.num_rows for table in tables) < SMALL_BATCH
+        return self._query(query, {f"s{i}": table for i, table in enumerate(tables)}, schema)
+
+    def _query(self, query: str, tables: Mapping[str, pa.Table], schema: pa.Schema) -> pa.Table:
+        """The rows of a query over named tables."""
+        small = sum(table.num_rows for table in tables.values()) < SMALL_BATCH
         self._use_threads(1 if small else self._threads)
-        for index, table in enumerate(tables):
-            self.db.register(f"s{index}", table)
+        for name, table in tables.items():
+            self.db.register(name, table)
         try:
             return self.db.execute(query).to_arrow_table().cast(schema)
         except VALUE_ERRORS as error:
             raise arithmetic(str(error).splitlines()[0], None) from error
         finally:
-            for index in range(len(tables)):
-                self.db.unregister(f"s{index}")
+            for name in tables:
+                self.db.unregister(name)
 
     def _use_threads(self, threads: int) -> None:
         if threads != self._in_use:
@@ -254,17 +267,49 @@ class DuckOperators:
 
 
 class Plan:
-    """A tree's scans and its statement, made once."""
+    """A tree's scans and its statement, made once.
+
+    What can fail must meet each of its rows and no others, but DuckDB moves conditions below joins and
+    leaves out what nobody reads. So it is a statement of its own, over rows that are there.
+
+    Attributes:
+        apart: (table, statement, schema), in order.
+    """
 
     def __init__(self, tree: Tree) -> None:
         self.scans = relations(tree)
         self.schema = delta_schema(tree.schema)
-        tables = {name: f"s{index}" for index, name in enumerate(self.scans)}
-        self.query = signed_sql(tree, tables)
+        self.fails = any(computes(node) for node in walk(tree))
+        self.apart: list[tuple[str, str, pa.Schema]] = []
+        self._tables = {name: f"s{index}" for index, name in enumerate(self.scans)}
+        self.query = signed_sql(self._parted(tree, False) if self.fails else tree, self._tables)
         self.net_query = net_query(self.query, len(tree.schema))
         self.net = is_net(tree)
         self.counted = counted_relations(tree)
         self.product = any(isinstance(node, Join) and not node.on for node in walk(tree))
+
+    def _parted(self, tree: Tree, below: bool) -> Tree:
+        """The tree over scans of what is made apart; `below`: something else is over it."""
+        match tree:
+            case Scan():
+                return tree
+            case Union():
+                return Union(tuple(self._parted(child, below) for child in tree.children))
+            case Join() | Monus():
+                left, right = (self._parted(side, True) for side in (tree.left, tree.right))
+                return replace(tree, left=left, right=right)
+            case _:
+                child = self._parted(tree.child, True)
+        if isinstance(tree, Select) and computes(tree) and not isinstance(child, Scan):
+            child = self._alone(child)
+        tree = replace(tree, child=child)
+        return self._alone(tree) if below and computes(tree) else tree
+
+    def _alone(self, tree: Tree) -> Tree:
+        name = f"a{len(self.apart)}"
+        self.apart.append((name, signed_sql(tree, self._tables), delta_schema(tree.schema)))
+        self._tables[name] = name
+        return Scan(name, tree.schema)
 
 
 def _with(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:

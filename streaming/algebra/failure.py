@@ -31,7 +31,14 @@ from streaming.algebra import renderings
 from streaming.algebra.casts import can_fail
 from streaming.algebra.scalars import conjuncts
 from streaming.algebra.tree import Call, Col, Lit, Project, Scalar, Select, Tree
-from streaming.algebra.types import FLOATS, INTEGRALS, MAX_PRECISION, duck_type, raw_decimal
+from streaming.algebra.types import (
+    FLOATS,
+    INTEGRALS,
+    MAX_PRECISION,
+    duck_type,
+    negatable,
+    raw_decimal,
+)
 
 EAGER = ("<=>", "isnull", "concat")
 """Functions that evaluate all arguments, besides those with rules of their own."""
@@ -64,7 +71,7 @@ def _can_fail(call: Call) -> bool:
             divisor = call.args[1]
             return not (isinstance(divisor, Lit) and divisor.value not in (None, 0))
         case "neg" | "abs":
-            return first in INTEGRALS
+            return first in INTEGRALS or negatable(first) != first
         case "cast":
             return can_fail(first, call.type)
         case "upper" | "lower":
@@ -79,7 +86,7 @@ def tested(condition: Scalar) -> tuple[Scalar, ...]:
 
 
 def computes(tree: Tree) -> bool:
-    """Whether the node itself has an expression that can fail."""
+    """Whether the node itself has an expression that can fail: it must meet each of its rows."""
     if isinstance(tree, Select):
         return fails(tree.condition)
     return isinstance(tree, Project) and any(fails(e) for e in tree.expressions)

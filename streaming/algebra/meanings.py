@@ -18,7 +18,7 @@ from streaming.algebra import exact, lettercase
 from streaming.algebra.casts import convert, single
 from streaming.algebra.failure import DIVISORS, EAGER, tested
 from streaming.algebra.tree import Call, Col, Lit, Scalar
-from streaming.algebra.types import is_decimal
+from streaming.algebra.types import is_decimal, negatable
 
 Value = Any
 NAN = math.nan
@@ -137,6 +137,12 @@ def _number(call: Call, value: Value) -> Value:
     return exact.to_exact(value, call.type)
 
 
+def _sign(call: Call, value: Value) -> Value:
+    """What is exact in Spark too (`types.negatable`)."""
+    number = _number(call, value)
+    return exact.to_decimal(number, negatable(call.type)) if is_decimal(call.type) else number
+
+
 def _exact(call: Call, value: Value) -> Value:
     return Fraction(value) if is_decimal(call.type) else value
 
@@ -192,8 +198,8 @@ MEANINGS: dict[str, Callable[[Call, Sequence[Value]], Value]] = {
     "*": _arithmetic(lambda left, right: left * right),
     "/": _strict(_divide),
     "%": _strict(_remainder),
-    "neg": _strict(lambda call, value: _number(call, -_exact(call, value))),
-    "abs": _strict(lambda call, value: _number(call, abs(_exact(call, value)))),
+    "neg": _strict(lambda call, value: _sign(call, -_exact(call, value))),
+    "abs": _strict(lambda call, value: _sign(call, abs(_exact(call, value)))),
     "like": _strict(_like),
     "cast": _cast,
     "concat": _strict(lambda call, *texts: "".join(texts)),

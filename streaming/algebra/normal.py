@@ -1,10 +1,12 @@
 """The normal form of a view's tree: work as far down as it goes, nothing carried that is not
 needed.
 
-Three rewritings, each of which keeps the bag a tree stands for:
+Four rewritings, each of which keeps the bag a tree stands for, and which rows fail (`failure`):
 
+* `lifted`: what a subquery computes and can fail is computed above the joins that it stands under.
 * `pushed`: selections sink to the relations; equalities between the two sides of a join become its
   `on`; comma joins are put in an order in which each relation joins what is there already.
+  A condition that can fail stays above joins, groupings and EXCEPT ALL.
 * `pruned`: only needed columns leave a relation; projections over projections become one, unless
   an expression of many parts would be copied: a chain that uses each column four times would grow
   as 4^n (`limits`).
@@ -19,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from streaming.algebra.failure import computes, fails
 from streaming.algebra.limits import checked, mergeable
 from streaming.algebra.scalars import conjunction, conjuncts, moved, substituted
 from streaming.algebra.tree import (
@@ -49,12 +52,59 @@ def normal(tree: Tree) -> Tree:
 
 
 def _normal(tree: Tree) -> Tree:
-    narrow, places = pruned(pushed(tree, ()), frozenset(range(len(tree.schema))))
+    low = pushed(lifted(pushed(tree, ())), ())
+    narrow, places = pruned(low, frozenset(range(len(tree.schema))))
     arranged = _arranged(narrow, places, range(len(tree.schema)), tree.schema)
     if arranged.schema == tree.schema:
         return arranged
     columns = tuple(Col(i, column.type) for i, column in enumerate(tree.schema))
     return Project(arranged, columns, tree.schema)
+
+
+# Failing projections up ---------------------------------------------------------------------------
+
+
+def lifted(tree: Tree) -> Tree:
+    """The tree with projections that can fail above the joins that do not join on such a column."""
+    match tree:
+        case Scan():
+            return tree
+        case Join():
+            return _lifted(replace(tree, left=lifted(tree.left), right=lifted(tree.right)))
+        case Union():
+            return Union(tuple(lifted(child) for child in tree.children))
+        case Monus():
+            return Monus(lifted(tree.left), lifted(tree.right))
+        case _:
+            return replace(tree, child=lifted(tree.child))
+
+
+def _lifted(tree: Join) -> Tree:
+    left, lefts = _opened(tree.left, {i for i, _ in tree.on})
+    right, rights = _opened(tree.right, {j for _, j in tree.on})
+    if left is tree.left and right is tree.right:
+        return tree
+    width = len(left.schema)
+    shifted = {i: width + i for i in range(len(right.schema))}
+    values = [*lefts, *(moved(e, shifted) for e in rights)]
+    given = conjuncts(tree.condition)
+    sunk = [substituted(c, values) for c in given]
+    if not mergeable(sunk, [*given, *values]):
+        return tree
+    pairs = [(values[i], values[len(lefts) + j]) for i, j in tree.on]
+    parts = [Call("=", pair, "boolean") for pair in pairs]
+    return Project(Join(left, right, (), conjunction([*parts, *sunk])), tuple(values), tree.schema)
+
+
+def _opened(tree: Tree, on: set[int]) -> tuple[Tree, Sequence[Scalar]]:
+    """A side of a join without a projection that can fail, and its columns over what is left."""
+    if (
+        isinstance(tree, Project)
+        and computes(tree)
+        and not any(fails(tree.expressions[i]) for i in on)
+    ):
+        return tree.child, tree.expressions
+    return tree, [Col(i, column.type) for i, column in enumerate(tree.schema)]
 
 
 # Selections down ----------------------------------------------------------------------------------
@@ -78,14 +128,17 @@ def pushed(tree: Tree, conditions: Sequence[Scalar]) -> Tree:
             return Union(tuple(pushed(child, conditions) for child in tree.children))
         case Aggregate():
             keys = [Col(p, tree.child.schema[p].type) for p in tree.keys]
-            grouped = [c for c in conditions if keys and columns_used(c) <= set(range(len(keys)))]
+            own = set(range(len(keys)))
+            grouped = [c for c in conditions if keys and columns_used(c) <= own and not fails(c)]
             rest = [c for c in conditions if c not in grouped]
             child = pushed(tree.child, [substituted(c, keys) for c in grouped])
             return _selected(replace(tree, child=child), rest)
         case Distinct():
             return Distinct(pushed(tree.child, conditions))
         case Monus():
-            return Monus(pushed(tree.left, conditions), pushed(tree.right, conditions))
+            safe = [c for c in conditions if not fails(c)]
+            both = Monus(pushed(tree.left, safe), pushed(tree.right, safe))
+            return _selected(both, [c for c in conditions if fails(c)])
 
 
 def _sinking(
@@ -112,6 +165,8 @@ def _joined(tree: Join, conditions: Sequence[Scalar]) -> Tree:
     """A chain of joins, left-deep, each relation joined where an equality reaches it."""
     leaves, parts = _leaves(tree, 0)
     parts = list(dict.fromkeys([*parts, *conditions]))
+    late = [part for part in parts if fails(part)]
+    parts = [part for part in parts if part not in late]
     width = len(tree.schema)
     owner = [i for i, (leaf, _) in enumerate(leaves) for _ in leaf.schema]
     alone: list[list[Scalar]] = [[] for _ in leaves]
@@ -134,6 +189,7 @@ def _joined(tree: Join, conditions: Sequence[Scalar]) -> Tree:
         shared = [p for p in shared if p not in ready]
         joined = _join(joined, trees[index], [moved(p, here) for p in ready])
         places = here
+    joined = _selected(joined, [moved(part, places) for part in late])
     if order == list(range(len(leaves))):
         return joined
     columns = tuple(Col(places[p], tree.schema[p].type) for p in range(width))

@@ -13,9 +13,20 @@ from functools import lru_cache
 
 from streaming.algebra import bag as bags
 from streaming.algebra.bag import Bag, Row
+from streaming.algebra.failure import computes
 from streaming.algebra.meanings import passing
 from streaming.algebra.operators import Positions
-from streaming.algebra.tree import Join, Project, Scan, Schema, Select, Tree, Union, relations
+from streaming.algebra.tree import (
+    Join,
+    Project,
+    Scan,
+    Schema,
+    Select,
+    Tree,
+    Union,
+    relations,
+    walk,
+)
 from streaming.messages import Rows
 
 Numbered = dict[tuple[int, Row], int]
@@ -66,7 +77,8 @@ class NumberedBags:
                 return _projected(tree, self.evaluate(tree.child, inputs))
             case Join():
                 left = self.evaluate(tree.left, inputs)
-                return _joined(tree, left, self.evaluate(tree.right, inputs) if left else {})
+                spared = not left and not any(computes(node) for node in walk(tree.right))
+                return _joined(tree, left, {} if spared else self.evaluate(tree.right, inputs))
             case Union():
                 return self.plus(*(self.evaluate(child, inputs) for child in tree.children))
             case _:

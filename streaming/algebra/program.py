@@ -30,15 +30,23 @@ from streaming.algebra.delta import (
     before,
     delta,
     has_numbers,
+    is_leaf,
     leaves,
     sums_round,
 )
+from streaming.algebra.failure import computes, fails
 from streaming.algebra.limit import Limit
 from streaming.algebra.net import is_net
 from streaming.algebra.recompute import recomputed, recomputed_groups
 from streaming.algebra.recount import affected_sql, counts_sql, recount_sql
 from streaming.algebra.renderings import Dialect
-from streaming.algebra.sql import cast_sql, scalar_sql
+from streaming.algebra.sql import (
+    cast_sql,
+    condition_sql,
+    scalar_sql,
+    total_condition_sql,
+    total_sql,
+)
 from streaming.algebra.totals import (
     Step,
     additions,
@@ -48,7 +56,7 @@ from streaming.algebra.totals import (
     running,
     total_columns,
 )
-from streaming.algebra.tree import NUMBER, Aggregate, Col, Tree, column_name
+from streaming.algebra.tree import NUMBER, Aggregate, Col, Join, Tree, children, column_name
 
 
 class Program:
@@ -74,13 +82,18 @@ class Program:
         """The view's delta plan; steps that the totals of inner aggregates need are made at once.
 
         An inner aggregate can change under a join whose other side is still empty: the view then
-        has no changes from it, its totals do.
+        has no changes from it, its totals do. So can what a join is over and can fail: an error belongs
+        to the number of its row, whether or not that meets others.
         """
         initial = self.start is not None
         for aggregate in self.aggregates:
             inner = delta(aggregate, changed, initial)
             if isinstance(inner, Changes) and not sums_round(aggregate):
                 self._changes(inner)
+        for node in _below_joins(self._tree):
+            rows = delta(node, changed, initial)
+            if rows is not None:
+                self.table(rows)
         return delta(self._tree, changed, initial)
 
     def table(self, plan: Plan) -> str:
@@ -165,15 +178,28 @@ class Program:
                 made = self._tables.get(plan)
                 return f"SELECT * FROM {made}" if made else self._recount(plan)
             case Filter():
-                columns = [f"x.{name}" for name in _columns(plan_width(plan.child))]
-                condition = scalar_sql(plan.condition, self.dialect, columns)
-                return f"SELECT * FROM ({self.query(plan.child, limit)}) x WHERE {condition}"
+                return self._filter(plan, limit)
             case Map():
                 return self._map(plan, limit)
             case Sum():
                 return " UNION ALL ".join(f"({self.query(part, limit)})" for part in plan.parts)
             case Match():
                 return self._match(plan, limit)
+
+    def _filter(self, plan: Filter, limit: Limit | None) -> str:
+        """Rows with numbers are tested in a table, as an engine moves conditions below joins.
+
+        Those without are of earlier batches, where each that failed has ended the view.
+        """
+        columns = [f"x.{name}" for name in _columns(plan_width(plan.child))]
+        if not has_numbers(plan):
+            condition = total_condition_sql(plan.condition, self.dialect, columns)
+            return f"SELECT * FROM ({self.query(plan.child, limit)}) x WHERE {condition}"
+        apart = fails(plan.condition) or _fails(plan.child)
+        rows = self.table(plan.child) if apart else f"({self.query(plan.child, limit)})"
+        return (
+            f"SELECT * FROM {rows} x WHERE {condition_sql(plan.condition, self.dialect, columns)}"
+        )
 
     def _map(self, plan: Map, limit: Limit | None) -> str:
         names = [f"x.{n}" for n in _columns(plan_width(plan.child))]
@@ -183,8 +209,11 @@ class Program:
             below = limit.to([(e.position, q) for e, q in kept if isinstance(e, Col)])
         marks = ["x._number"] if has_numbers(plan) else []
         cells = [*marks, "x._multiplicity"]
+        text = scalar_sql if marks else total_sql
         for position, e in enumerate(plan.expressions):
-            cells.append(f"{scalar_sql(e, self.dialect, names)} AS c{position}")
+            cells.append(f"{text(e, self.dialect, names)} AS c{position}")
+        if marks and _fails(plan.child):
+            return f"SELECT {', '.join(cells)} FROM {self.table(plan.child)} x"
         return f"SELECT {', '.join(cells)} FROM ({self.query(plan.child, below)}) x"
 
     def _match(self, plan: Match, limit: Limit | None) -> str:
@@ -201,7 +230,8 @@ class Program:
         cells += [f"{name} AS c{position}" for position, name in enumerate(names)]
         tests = [f"l.c{a} = r.c{b}" for a, b in plan.on]
         if plan.condition is not None:
-            tests.append(scalar_sql(plan.condition, self.dialect, names))
+            text = condition_sql if numbered else total_condition_sql
+            tests.append(text(plan.condition, self.dialect, names))
         join = (
             f"({left}) l JOIN ({right}) r ON {' AND '.join(tests)}"
             if plan.on
@@ -276,6 +306,20 @@ class Program:
             return f"SELECT {keys}, {sums} FROM w{j} w JOIN k{j} k ON w.id = k.id GROUP BY {keys}"
         keys = ", ".join(f"w.{n}" for n in names)
         return f"SELECT {keys}, {sums} FROM w{j} w GROUP BY {keys}"
+
+
+def _fails(plan: Plan) -> bool:
+    """Whether the plan computes what can fail: it is a table of its own, so that it meets each row."""
+    return isinstance(plan, Map) and any(fails(e) for e in plan.expressions)
+
+
+def _below_joins(tree: Tree, below: bool = False) -> list[Tree]:
+    """What can fail below a join, inner ones first; leaves are computed before all else."""
+    if is_leaf(tree):
+        return []
+    here = below or isinstance(tree, Join)
+    found = [node for child in children(tree) for node in _below_joins(child, here)]
+    return [*found, tree] if below and computes(tree) else found
 
 
 def plan_width(plan: Plan) -> int:

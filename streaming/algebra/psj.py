@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from streaming.algebra.delta import is_leaf, leaf_relation
+from streaming.algebra.failure import fails
 from streaming.algebra.tree import (
     Call,
     Col,
@@ -44,6 +45,7 @@ class Psj:
         starts: the position of each leaf's first column.
         on: pairs of positions that must be equal.
         conditions: what else must hold.
+        late: what must hold of a row of all leaves and can fail; tested last (`failure`).
         outputs: the view's columns.
         schema: of the outputs.
     """
@@ -54,6 +56,7 @@ class Psj:
     conditions: tuple[Scalar, ...]
     outputs: tuple[Scalar, ...]
     schema: Schema
+    late: tuple[Scalar, ...] = ()
 
     @cached_property
     def places(self) -> Places:
@@ -100,14 +103,19 @@ def psj_of(tree: Tree) -> Psj:
         at += len(leaf.schema)
     psj = Psj(tuple(leaves), tuple(starts), (), (), tuple(outputs), tree.schema)
     apart: list[Scalar] = []
+    late = [condition for condition in conditions if len(leaves) > 1 and fails(condition)]
     for condition in conditions:
+        if condition in late:
+            continue
         places = {psj.place_at(position) for position in columns_used(condition)}
         if len(places) <= 1:
             place = next(iter(places), 0)
             leaves[place] = Select(leaves[place], _moved(condition, -starts[place]))
         else:
             apart.append(condition)
-    return replace(psj, leaves=tuple(leaves), on=tuple(on), conditions=tuple(apart))
+    return replace(
+        psj, leaves=tuple(leaves), on=tuple(on), conditions=tuple(apart), late=tuple(late)
+    )
 
 
 def _flat(
@@ -237,7 +245,9 @@ def joined(psj: Psj, left: Places, right: Places, base: bool) -> Tree:
 @lru_cache(maxsize=1024)
 def finished(psj: Psj) -> Tree:
     """The view's outputs over `Scan(LEFT)`, a partial over all places."""
-    return Project(Scan(LEFT, partial_schema(psj, psj.places)), psj.outputs, psj.schema)
+    rows: Tree = Scan(LEFT, partial_schema(psj, psj.places))
+    late = _all(list(psj.late))
+    return Project(rows if late is None else Select(rows, late), psj.outputs, psj.schema)
 
 
 @lru_cache(maxsize=1024)

@@ -24,6 +24,7 @@ from streaming.algebra.types import (
     decimal_parts,
     duck_type,
     is_decimal,
+    negatable,
     raw_decimal,
 )
 
@@ -119,8 +120,10 @@ def _duck_remainder(call: Call, args: Sequence[str]) -> str:
 
 
 def _duck_sign(call: Call, text: str, operand: str) -> str:
-    """-x and abs(x); NULL for the least integer."""
+    """-x and abs(x); NULL for the least integer and for decimals that Spark would round."""
     wide = _WIDER.get(call.type)
+    if negatable(call.type) != call.type:
+        operand = f"TRY_CAST({operand} AS {duck_type(negatable(call.type))})"
     if wide is None:
         return f"CAST({text.format(operand)} AS {duck_type(call.type)})"
     return f"TRY_CAST({text.format(f'CAST({operand} AS {wide})')} AS {duck_type(call.type)})"
@@ -186,12 +189,26 @@ def _spark_typed(operator: str) -> Rendering:
     return lambda call, args: f"CAST({args[0]} {operator} {args[1]} AS {call.type.upper()})"
 
 
+def _spark_sign(function: str, cast: str) -> Rendering:
+    """-x and abs(x) of what Spark neither rounds nor overflows at; else what `cast` does."""
+
+    def render(call: Call, args: Sequence[str]) -> str:
+        operand, type_ = args[0], call.type.upper()
+        if call.type in _WIDER:
+            return f"{cast}({function}(CAST({operand} AS DECIMAL(20,0))) AS {type_})"
+        if negatable(call.type) != call.type:
+            operand = f"{cast}({operand} AS {negatable(call.type).upper()})"
+        return f"CAST({function}({operand}) AS {type_})"
+
+    return render
+
+
 SPARK: dict[str, Rendering] = {
     **DUCK,
     "<=>": _infix("<=>"),
     **{name: _spark_typed(name) for name in ("+", "-", "*", "/", "%")},
-    "neg": lambda call, args: f"(-({args[0]}))",
-    "abs": _function("abs"),
+    "neg": _spark_sign("-", "CAST"),
+    "abs": _spark_sign("abs", "CAST"),
     "cast": _spark_cast,
     "concat": _function("concat"),
     "upper": _function("upper"),
@@ -199,3 +216,21 @@ SPARK: dict[str, Rendering] = {
     "trim": _function("trim"),
     "length": _function("length"),
 }
+
+
+def _spark_total(function: str) -> Rendering:
+    return lambda call, args: f"CAST({function}({args[0]}, {args[1]}) AS {call.type.upper()})"
+
+
+SPARK_TOTAL: dict[str, Rendering] = {
+    **SPARK,
+    "+": _spark_total("try_add"),
+    "-": _spark_total("try_subtract"),
+    "*": _spark_total("try_multiply"),
+    "/": _spark_total("try_divide"),
+    "%": _spark_total("try_mod"),
+    "neg": _spark_sign("-", "TRY_CAST"),
+    "abs": _spark_sign("abs", "TRY_CAST"),
+    "cast": lambda call, args: f"TRY_CAST({args[0]} AS {call.type.upper()})",
+}
+"""Spark's text that is NULL where it would raise."""

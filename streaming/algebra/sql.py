@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from streaming.algebra import exact, renderings
-from streaming.algebra.failure import duck_holds, duck_raising, tested
-from streaming.algebra.renderings import Dialect
+from streaming.algebra.failure import duck_holds, duck_raising, duck_text, tested
+from streaming.algebra.renderings import Dialect, Rendering
 from streaming.algebra.tree import (
     Aggregate,
     Aggregation,
@@ -50,15 +50,29 @@ def condition_sql(condition: Scalar, dialect: Dialect, columns: Sequence[str]) -
     return " AND ".join(_spark(part, columns) for part in tested(condition))
 
 
-def _spark(scalar: Scalar, columns: Sequence[str]) -> str:
+def total_sql(scalar: Scalar, dialect: Dialect, columns: Sequence[str]) -> str:
+    """The scalar's text that never raises, for rows that are known to have a value where it counts."""
+    if dialect == "duckdb":
+        return duck_text(scalar, columns)[0]
+    return _spark(scalar, columns, renderings.SPARK_TOTAL)
+
+
+def total_condition_sql(condition: Scalar, dialect: Dialect, columns: Sequence[str]) -> str:
+    """The condition's text that never raises, as `total_sql`."""
+    return " AND ".join(total_sql(part, dialect, columns) for part in tested(condition))
+
+
+def _spark(
+    scalar: Scalar, columns: Sequence[str], table: Mapping[str, Rendering] = renderings.SPARK
+) -> str:
     match scalar:
         case Col():
             return columns[scalar.position]
         case Lit():
             return renderings.literal(scalar, "spark")
         case Call():
-            args = [_spark(arg, columns) for arg in scalar.args]
-            return renderings.SPARK[scalar.function](scalar, args)
+            args = [_spark(arg, columns, table) for arg in scalar.args]
+            return table[scalar.function](scalar, args)
 
 
 def cast_sql(text: str, type_: str, dialect: Dialect) -> str:

@@ -15,6 +15,7 @@ from streaming.algebra.tree import MULTIPLICITY, NUMBER, Schema, column_name
 from streaming.errors import FrescoError
 
 MAX_PRECISION = 38
+NEGATED_DIGITS = 34
 INTEGRALS = ("tinyint", "smallint", "int", "bigint")
 """From the narrowest to the widest."""
 FLOATS = ("float", "double")
@@ -159,6 +160,14 @@ def adjusted(precision: int, scale: int) -> str:
 def bounded(precision: int, scale: int) -> str:
     """Spark's `bounded`: both cut at 38."""
     return decimal(min(precision, MAX_PRECISION), min(scale, MAX_PRECISION))
+
+
+def negatable(type_: str) -> str:
+    """The type whose values Spark negates exactly: it rounds others to 34 digits (Scala's BigDecimal)."""
+    parts = decimal_parts(type_)
+    if parts is None or parts[0] <= NEGATED_DIGITS:
+        return type_
+    return decimal(max(NEGATED_DIGITS, parts[1]), parts[1])
 
 
 def raw_decimal(operator: str, left: str, right: str) -> tuple[int, int]:

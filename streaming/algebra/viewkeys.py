@@ -292,7 +292,8 @@ def _over(psj: Psj, leaves: tuple[Tree, ...]) -> Psj:
     on = tuple((at[a], at[b]) for a, b in psj.on)
     conditions = tuple(renumbered(c, at) for c in psj.conditions)
     outputs = tuple(renumbered(o, at) for o in psj.outputs)
-    return Psj(leaves, tuple(starts), on, conditions, outputs, psj.schema)
+    late = tuple(renumbered(c, at) for c in psj.late)
+    return Psj(leaves, tuple(starts), on, conditions, outputs, psj.schema, late)
 
 
 def _product(psj: Psj) -> Tree:
@@ -305,7 +306,7 @@ def _product(psj: Psj) -> Tree:
             if start <= b < end:
                 on.append((a, b - start))
         tree = Join(tree, psj.leaves[place], tuple(on), None)
-    for condition in psj.conditions:
+    for condition in (*psj.conditions, *psj.late):
         tree = Select(tree, condition)
     return tree
 

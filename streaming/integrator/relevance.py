@@ -22,8 +22,8 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from streaming.algebra.failure import duck_text, tested
 from streaming.algebra.scans import ScanNeed, scan_needs
-from streaming.algebra.sql import scalar_sql
 from streaming.algebra.tree import Scalar, Tree
 from streaming.messages import RelRun
 
@@ -107,7 +107,11 @@ def work_of(need: ScanNeed, rows: pa.Table, query: Query) -> np.ndarray:
 
 
 def _holds(conditions: Sequence[Scalar], columns: Sequence[str]) -> str:
-    texts = [f"coalesce({scalar_sql(c, 'duckdb', columns)}, false)" for c in conditions]
+    """Whether all hold; one that fails counts as holding, so that the evaluator meets it."""
+    texts = []
+    for condition in conditions:
+        for value, failed in (duck_text(part, columns) for part in tested(condition)):
+            texts.append(f"coalesce({value if failed is None else f'{failed} OR {value}'}, false)")
     return f"({' AND '.join(texts) or 'true'})"
 
 

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from streaming.algebra.failure import computes
 from streaming.algebra.psj import renumbered
 from streaming.algebra.tree import (
     Aggregate,
@@ -126,6 +127,8 @@ class _Walk:
                 child, origins = self.tree(tree.child)
                 for expression in tree.expressions:
                     self.use([origins[i] for i in columns_used(expression)])
+                if computes(tree):  # it fails at rows that a condition above would keep away
+                    return Project(child, tree.expressions, tree.schema), [None] * len(tree.schema)
                 copied = [
                     origins[e.position] if isinstance(e, Col) else None for e in tree.expressions
                 ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Annotated
 
 import typer
 
 from streaming.app import stop_on_signals
 from streaming.console.reporting import ConfigOption, JsonOption, err, reported
+from streaming.console.terminal import log_libraries
 
 
 def capture(
@@ -21,9 +21,10 @@ def capture(
     from streaming.config import load_config
     from streaming.console.capturing import capture_status
 
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
     with reported(as_json), capture_status(err, as_json) as tell:
-        running = Capture(load_config(config), source, tell)
+        settings = load_config(config)
+        log_libraries(settings.warehouse)
+        running = Capture(settings, source, tell)
         stop_on_signals(running.request_stop)
         running.run()
 
@@ -40,6 +41,8 @@ def snapshots(
     from streaming.console.differing import published
 
     with reported(as_json), published(as_json) as (tell, progress):
-        monitor = Monitor(load_config(config), source, tell, progress)
+        settings = load_config(config)
+        log_libraries(settings.warehouse)
+        monitor = Monitor(settings, source, tell, progress)
         stop_on_signals(monitor.request_stop)
         monitor.run(once)

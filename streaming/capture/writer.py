@@ -70,7 +70,7 @@ class Writer:
                 "message.max.bytes": MAX_RECORD_BYTES,
                 "queue.buffering.max.kbytes": 4 * MAX_RECORD_BYTES // 1024,
             },
-            logger=logging.getLogger("fresco.capture.kafka"),
+            logger=logging.getLogger("librdkafka"),
         )
         try:
             self._producer.init_transactions(_TIMEOUT)

@@ -148,6 +148,15 @@ def terminal(log: Path | None) -> Iterator[Terminal]:
             shown.console.file.close()
 
 
+def log_libraries(warehouse: Path) -> None:
+    """What libraries log goes into a file of this start, which is made when there is something to say."""
+    log = log_of_start(warehouse)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(log, delay=True)
+    handler.setFormatter(logging.Formatter(_FORMAT))
+    logging.getLogger().addHandler(handler)
+
+
 def log_of_start(warehouse: Path) -> Path:
     """A log file of its own for this start; those of long past ones go."""
     folder = warehouse / LOGS

@@ -27,6 +27,8 @@ FOLDER = "heartbeats"
 BEAT_SECONDS = 2.0
 SILENT_SECONDS = 30.0
 """After so long without a word a driver is taken for one that has ended."""
+LOOK_SECONDS, REST = 5.0, 50
+"""Between two looks at the whole warehouse: seconds at least, and so many times what one takes."""
 AWAY_SECONDS = 5.0
 """For so long no broker could be reached before that is told of."""
 _CONNECT_SECONDS = 1.0
@@ -105,7 +107,7 @@ class Heartbeat:
 
     Args:
         stalls: what the driver sees now.
-        said: called after each beat.
+        said: called after a beat, now and then.
     """
 
     def __init__(
@@ -142,12 +144,15 @@ class Heartbeat:
         self.beat(reason)
 
     def _run(self) -> None:
+        due = 0.0
         while not self._stopping.wait(BEAT_SECONDS):
-            with suppress(
-                Exception
-            ):  # what it looks at changes under its hands; the next look is soon
+            try:
                 self.beat()
-                self._said()
+                if (began := time.monotonic()) >= due:
+                    self._said()
+                    due = time.monotonic() + max(LOOK_SECONDS, REST * (time.monotonic() - began))
+            except Exception as error:  # what it looks at changes under its hands: it looks again
+                log.debug("a heartbeat has been missed", exc_info=error)
 
 
 class BrokerWatch:

@@ -91,6 +91,7 @@ class SessionLoop:
         self._seconds, self._failed, self._metrics, self._state = seconds, failed, metrics, state
         self._stopping, self._woken = threading.Event(), threading.Event()
         self._said = ""
+        forget_trouble(state)
         self._listeners = [Listener(dsn, name, self._woken.set) for dsn, name in channels]
         self._thread = threading.Thread(target=self._run, name=stage.name, daemon=True)
         self._thread.start()

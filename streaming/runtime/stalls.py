@@ -17,7 +17,6 @@ from prometheus_client import Gauge
 from streaming.catalog import PATH as CATALOG
 from streaming.catalog import Catalog, known_catalog
 from streaming.errors import FrescoError
-from streaming.readers import Warehouse
 from streaming.runtime.fence import holders
 from streaming.runtime.heartbeat import Stall, heard
 from streaming.runtime.manifests import Manifest, ManifestStore
@@ -25,6 +24,8 @@ from streaming.runtime.requests import Requests
 from streaming.runtime.trouble import told_trouble
 from streaming.runtime.viewchanges import role_of, stage_name
 from streaming.warehouse.decisions import bad_records, decisions
+from streaming.warehouse.files import Place
+from streaming.warehouse.snapshot import open_group
 
 PATIENCE = 30.0
 """Seconds after which a stage that has something to do and takes no step is told of."""
@@ -44,6 +45,11 @@ class Stalls:
     service: str
     found: tuple[Stall, ...]
     views: Mapping[str, Stall]
+
+    def of_joining(self, view: str, group: str) -> Stall | None:
+        """What holds up a view that is not there yet; None where nothing does."""
+        own = ("pipeline", f"stage {INTEGRATOR}", f"stage merge:{group}", f"stage view:{view}")
+        return next((one for one in self.found if one.what.partition("@")[0] in own), None)
 
 
 def stalls(path: Path, now: float | None = None) -> Stalls:
@@ -136,7 +142,7 @@ class _Look:
         yield from self._suspended()
         yield from self._idle()
         for group in self.catalog.groups:
-            if self._frontier(group) is None:
+            if not self._published(group):
                 yield Stall(
                     what=f"group {group}",
                     code="VIEW_NOT_PUBLISHED",
@@ -289,14 +295,14 @@ class _Look:
         latest = self._latest(stage)
         return self._written(stage) if latest is not None and latest.messages else 0.0
 
-    def _frontier(self, group: str) -> int | None:
+    def _published(self, group: str) -> bool:
         try:
-            epochs = Warehouse(self._path).epochs(group)
+            open_group(Place.of(self._path), group)
         except FrescoError as error:
             if error.code != "READ_NO_EPOCH":
                 raise
-            return None
-        return epochs[-1].frontier
+            return False
+        return True
 
     # Manifests ------------------------------------------------------------------------------------
 

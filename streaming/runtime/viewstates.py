@@ -54,14 +54,14 @@ def view_states(warehouse: Path) -> list[ViewStatus]:
         FrescoError: CATALOG_NONE.
     """
     catalog, requests = known_catalog(warehouse), Requests(warehouse)
-    held = stalls(warehouse).views
+    known = stalls(warehouse)
     open_ = {one.view: one for one in requests.open()}
     found = []
     for view in catalog.views:
         group, joined = catalog.group_of(view.name), catalog.joined.get(view.name)
         after = suspended_views(warehouse, group).get(view.name)
         request = open_.pop(view.name, None)
-        stall = held.get(view.name)
+        stall = known.views.get(view.name)
         state = "maintained" if stall is None else "waits"
         if after is not None or (stall is not None and stall.what == f"view {view.name}"):
             state, stall = "suspended", None
@@ -87,7 +87,9 @@ def view_states(warehouse: Path) -> list[ViewStatus]:
         entry = request.entry or {}
         state, number = phase(requests, request), request.number
         group, mode = entry.get("group", ""), entry.get("mode", "")
-        found.append(ViewStatus(name, group, mode, None, state, request=number))
+        stall = known.of_joining(name, group)
+        error = None if stall is None else stall.error
+        found.append(ViewStatus(name, group, mode, None, state, request=number, error=error))
     return found
 
 

@@ -170,6 +170,18 @@ def test_a_pipeline_that_never_published_is_not_well(tmp_path: Path) -> None:
     world.stages.close()
 
 
+def test_a_view_that_is_to_join_says_what_it_waits_for(world: World) -> None:
+    file = run("view", "list", "-w", world.folder)
+    assert [one["view"] for one in file] == list(VIEWS)
+    entry = {"group": GROUP, "mode": "replica"}
+    Requests(world.folder).put("add", "new", entry)
+    for ended, code in (("", None), ("it was told to stop", "SERVICE_NOT_RUNNING")):
+        world.beat(ended=ended)
+        (new,) = (one for one in run("view", "list", "-w", world.folder) if one["view"] == "new")
+        assert new["state"] == "is to join; loads its rows"
+        assert (new["error"] or {}).get("code") == code
+
+
 # Sources that cannot be numbered ------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from streaming.console.ending import Ending
     from streaming.console.terminal import Terminal
     from streaming.errors import FrescoError
     from streaming.runtime.service import Service
@@ -43,6 +44,7 @@ def serve(
         FrescoError: what keeps the pipeline from running.
     """
     from streaming.config import load_config
+    from streaming.console.ending import Ending
     from streaming.console.terminal import log_of_start, terminal
 
     settings = load_config(config)
@@ -52,48 +54,45 @@ def serve(
 
         jars = [str(jar) for jar in spark_jars()]
     file = (log_file or log_of_start(settings.warehouse)) if local_jars else None
-    with terminal(file) as shown:
+    with terminal(file) as shown, Ending(shown).watched() as ending:
         if file is not None:
             log.info("the log, libraries included: %s", file)
-        from streaming.runtime.session import StartingSession
 
-        session = StartingSession(settings, jars=jars)
-        # The JVM starts while the service's own modules load: a second and more.
-        from streaming.runtime.service import Service
+        def make() -> Service:
+            from streaming.runtime.session import StartingSession
 
-        service = Service(settings, session=session, roles=roles, metrics_port=metrics_port)
-        return _until_it_ends(service, shown, session.end)
+            session = StartingSession(settings, jars=jars)
+            ending.children = session.end
+            # The JVM starts while the service's own modules load: a second and more.
+            from streaming.runtime.service import Service
+
+            return Service(settings, session=session, roles=roles, metrics_port=metrics_port)
+
+        return _until_it_ends(ending, make, settings.warehouse)
 
 
-def _until_it_ends(
-    service: Service, shown: Terminal, end_children: Callable[[float], object]
-) -> int:
-    """Run it; one line says why it ended, and what its views show."""
+def _until_it_ends(ending: Ending, make: Callable[[], Service], warehouse: Path) -> int:
+    """Make a service and run it; one line says why it ended, and what its views show."""
+    from streaming.console.ending import CHILDREN_SECONDS, StopAsked
     from streaming.errors import FrescoError
-    from streaming.runtime.ending import CHILDREN_SECONDS, Ending, StopAsked, reached
+    from streaming.runtime.stalls import reached
 
-    ending = Ending(
-        gone=lambda: shown.gone,
-        stop=service.request_stop,
-        starting=lambda: service.starting,
-        stopping=service.stopping.is_set,
-        by_force=lambda: end_children(0),
-    )
-    with ending.watched():
-        try:
-            service.run()
-        except StopAsked:
-            pass
-        except FrescoError as error:
-            log.error("stopped by %s; %s", error.code, reached(service.config.warehouse))
-            raise
-        except Exception as error:
-            log.exception("stopped by a defect; %s", reached(service.config.warehouse))
-            raise _defect(error, shown) from error
-        finally:
-            end_children(CHILDREN_SECONDS)
-        log.info("stopped by %s; %s", ending.reason, reached(service.config.warehouse))
-        return ending.status
+    try:
+        ending.service = service = make()
+        service.run()
+    except StopAsked:
+        pass
+    except FrescoError as error:
+        log.error("stopped by %s; %s", error.code, reached(warehouse))
+        raise
+    except Exception as error:
+        log.exception("stopped by a defect; %s", reached(warehouse))
+        raise _defect(error, ending.terminal) from error
+    finally:
+        ending.starts = False
+        ending.children(CHILDREN_SECONDS)
+    log.info("stopped by %s; %s", ending.reason, reached(warehouse))
+    return ending.status
 
 
 def _defect(error: Exception, shown: Terminal) -> FrescoError:

@@ -159,6 +159,8 @@ class StartingSession:
 
     def end(self, seconds: float) -> None:
         """End the JVM that it has started, by force after so many seconds; others would outlive us."""
+        with suppress(Exception):  # of a JVM that has ended already
+            self.stop()
         self._thread.join(seconds)  # stopped while it started, it ends its JVM itself
         process = self._jvm
         if process is None:

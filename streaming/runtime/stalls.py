@@ -17,6 +17,7 @@ from prometheus_client import Gauge
 from streaming.catalog import PATH as CATALOG
 from streaming.catalog import Catalog, known_catalog
 from streaming.errors import FrescoError
+from streaming.readers import Warehouse
 from streaming.runtime.fence import holders
 from streaming.runtime.heartbeat import Stall, heard
 from streaming.runtime.manifests import Manifest, ManifestStore
@@ -340,3 +341,17 @@ def _no_step(stage: str, seconds: float, lie: str) -> Stall:
         where=stage,
         todo="see what else `fresco status` names, and the log; a large step may take this long",
     )
+
+
+def reached(warehouse: Path) -> str:
+    """What the views of a warehouse show, in words."""
+    shown = []
+    try:
+        opened = Warehouse(warehouse)
+        for group in opened.groups():
+            last = opened.epochs(group)[-1]
+            shown.append(f"{group} shows everything up to {last.frontier} (epoch {last.epoch})")
+    except FrescoError as error:
+        if not error.code.startswith("READ_NO_"):
+            shown.append(str(error))
+    return "; ".join(shown) or "nothing is published yet"

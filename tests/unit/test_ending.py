@@ -37,7 +37,7 @@ BOUND = 60.0
 def imported() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["streaming.app", "streaming.console.terminal", "streaming.runtime.ending"]
+        ["streaming.app", "streaming.console.terminal", "streaming.console.ending"]
     )
     return context
 
@@ -48,6 +48,9 @@ class Fake:
     def __init__(self, warehouse: Path, holds: str) -> None:
         self.config: Any = SimpleNamespace(warehouse=warehouse)
         self.starting, self.stopping, self._holds = True, threading.Event(), holds
+        if holds == "make":
+            logging.getLogger("fresco").info("up as %d", os.getpid())
+            threading.Event().wait()
 
     def run(self) -> None:
         logging.getLogger("fresco").info("up as %d", os.getpid())
@@ -81,8 +84,8 @@ def noise() -> None:
 def drive(warehouse: Path, holds: str, output: Any, seconds: float, ignored: bool) -> None:
     """The driver's process."""
     from streaming import app
+    from streaming.console import ending
     from streaming.console.terminal import terminal
-    from streaming.runtime import ending
 
     os.setsid()
     if ignored:
@@ -92,8 +95,8 @@ def drive(warehouse: Path, holds: str, output: Any, seconds: float, ignored: boo
     for standard in (1, 2):
         os.dup2(written, standard)
     os.close(written)
-    with terminal(warehouse / "all.log") as shown:
-        status = app._until_it_ends(Fake(warehouse, holds), shown, lambda _: None)  # type: ignore[arg-type]
+    with terminal(warehouse / "all.log") as shown, ending.Ending(shown).watched() as end:
+        status = app._until_it_ends(end, lambda: Fake(warehouse, holds), warehouse)  # type: ignore[arg-type, return-value]
     os._exit(status)
 
 
@@ -175,7 +178,7 @@ def words(said: str) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-@pytest.mark.parametrize("holds", ["", "start"])
+@pytest.mark.parametrize("holds", ["", "start", "make"])
 def test_a_signal_ends_it_while_it_runs_and_while_it_starts(
     start: Start, number: signal.Signals, holds: str
 ) -> None:

@@ -16,11 +16,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
-from streaming.errors import FrescoError
-from streaming.readers import Warehouse
+from streaming.console.terminal import Terminal
 
 log = logging.getLogger("fresco")
 
@@ -37,6 +36,20 @@ OUTPUT_CLOSED = 128 + signal.SIGPIPE
 """Exit status where nobody reads the output any more, as a shell says it."""
 
 
+class Stoppable(Protocol):
+    """A service as far as its end is concerned.
+
+    Attributes:
+        starting: whether a wish to stop may break off what is under way, by an exception.
+        stopping: set once it stops.
+    """
+
+    starting: bool
+    stopping: threading.Event
+
+    def request_stop(self) -> None: ...
+
+
 class StopAsked(BaseException):
     """Raised into a start that a signal breaks off."""
 
@@ -44,29 +57,19 @@ class StopAsked(BaseException):
 class Ending:
     """Of one driver.
 
-    Args:
-        gone: whether nobody reads its output any more.
-        stop: asks the service to stop, from any thread.
-        starting: whether the service is still about to start.
-        stopping: whether it has begun to stop, whatever for.
-        by_force: ends what would outlive this process.
-
     Attributes:
+        service: once it is made.
+        children: ends what would outlive this process, by force after so many seconds.
+        starts: cleared once nothing is to be broken off any more.
         reason: what it was told to stop by; "" while it was not.
         status: the exit status.
     """
 
-    def __init__(
-        self,
-        gone: Callable[[], bool],
-        stop: Callable[[], None],
-        starting: Callable[[], bool],
-        stopping: Callable[[], bool],
-        by_force: Callable[[], object],
-    ) -> None:
-        self._gone, self._stop, self._starting = gone, stop, starting
-        self._stopping, self._by_force = stopping, by_force
-        self.reason, self.status = "", 1
+    def __init__(self, terminal: Terminal) -> None:
+        self.terminal = terminal
+        self.service: Stoppable | None = None
+        self.children: Callable[[float], object] = lambda _: None
+        self.starts, self.reason, self.status = True, "", 1
         self._closed = False
         self._again = 0
         """The signal that came after the first."""
@@ -97,7 +100,7 @@ class Ending:
         name = signal.Signals(number).name
         self.status = OUTPUT_CLOSED if self._closed else 0
         self.reason = "the end of whoever read its output" if self._closed else name
-        if self._starting():
+        if self.starts and (self.service is None or self.service.starting):
             raise StopAsked(self.reason)
 
     def _watch(self) -> None:
@@ -105,13 +108,14 @@ class Ending:
             if self._again:
                 name = signal.Signals(self._again).name
                 self._force(f"stopped at once: {name} came after {self.reason}", 128 + self._again)
-            if not self._closed and not self.reason and self._gone():
+            if not self._closed and not self.reason and self.terminal.gone:
                 self._closed = True
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-            if self.reason:
-                self._stop()
+            service = self.service
+            if self.reason and service is not None:
+                service.request_stop()
             if self._due is None:
-                if self._stopping():
+                if self.reason or (service is not None and service.stopping.is_set()):
                     self._due = time.monotonic() + STOP_SECONDS
             elif time.monotonic() >= self._due:
                 self._force(
@@ -122,22 +126,8 @@ class Ending:
 
     def _force(self, line: str, status: int) -> None:
         """Neither a pipe that nobody empties nor a lock that somebody holds is waited for."""
-        for step in (partial(log.warning, "%s; nothing is lost", line), self._by_force):
+        for step in (partial(log.warning, "%s; nothing is lost", line), partial(self.children, 0)):
             thread = threading.Thread(target=step, daemon=True)
             thread.start()
             thread.join(FORCE_SECONDS)
         os._exit(status)
-
-
-def reached(warehouse: Path) -> str:
-    """What the views of a warehouse show, in words."""
-    shown = []
-    try:
-        opened = Warehouse(warehouse)
-        for group in opened.groups():
-            last = opened.epochs(group)[-1]
-            shown.append(f"{group} shows everything up to {last.frontier} (epoch {last.epoch})")
-    except FrescoError as error:
-        if not error.code.startswith("READ_NO_"):
-            shown.append(str(error))
-    return "; ".join(shown) or "nothing is published yet"

@@ -23,6 +23,7 @@ relation. Everything here is pure; evaluators give plans their meaning.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from streaming.algebra.tree import (
     Aggregate,
@@ -37,6 +38,7 @@ from streaming.algebra.tree import (
     Tree,
     Union,
     children,
+    hashed_once,
     walk,
 )
 
@@ -62,18 +64,21 @@ class Groups:
     aggregate: Aggregate
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Filter:
     child: Plan
     condition: Scalar
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Map:
     child: Plan
     expressions: tuple[Scalar, ...]
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Sum:
     """All rows of all parts."""
@@ -81,6 +86,7 @@ class Sum:
     parts: tuple[Plan, ...]
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Match:
     """Pairs of a left and a right row, their multiplicities multiplied.
@@ -97,6 +103,7 @@ class Match:
     right_width: int
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Changes:
     """The changes of an aggregate's rows under each number; `child` None: no changed input."""
@@ -105,6 +112,7 @@ class Changes:
     child: Plan | None
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Counts:
     """A Distinct's or a Monus's rows before the batch, from its sides' bags; no numbers."""
@@ -113,6 +121,7 @@ class Counts:
     sides: tuple[Plan, ...]
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Recount:
     """The changes of a Distinct's or a Monus's rows under each number.
@@ -202,6 +211,7 @@ def _cluster(tree: Tree, wanted: tuple[int, ...], found: dict[Tree, tuple[int, .
                 _cluster(child, wanted, found)
 
 
+@lru_cache(maxsize=1024)
 def before(tree: Tree) -> Plan:
     """The tree's bag before the batch."""
     if is_leaf(tree):
@@ -223,6 +233,7 @@ def before(tree: Tree) -> Plan:
             return Before(tree)
 
 
+@lru_cache(maxsize=1024)
 def delta(tree: Tree, changed: frozenset[Tree], initial: bool = False) -> Plan | None:
     """The tree's signed rows with their numbers, or None when nothing can change.
 

@@ -19,21 +19,33 @@ def expanded(tree: Tree, views: Mapping[str, Tree]) -> Tree:
 
     Args:
         views: the trees of the views by name; they may scan each other.
+
+    Raises:
+        FrescoError: SQL_TOO_LARGE, SQL_TOO_DEEP, each view in itself is not.
     """
     if not any(name in views for name in relations(tree)):
         return tree
-    return normal(_replaced(tree, views))
+    return normal(_replaced(tree, views, {}))
 
 
-def _replaced(tree: Tree, views: Mapping[str, Tree]) -> Tree:
+def _replaced(tree: Tree, views: Mapping[str, Tree], made: dict[str, Tree]) -> Tree:
+    """The tree over base relations; `made` has that of each view, which its scans share."""
     match tree:
         case Scan():
-            return _replaced(views[tree.relation], views) if tree.relation in views else tree
+            if tree.relation not in views:
+                return tree
+            if tree.relation not in made:
+                made[tree.relation] = _replaced(views[tree.relation], views, made)
+            return made[tree.relation]
         case Join() | Monus():
             return replace(
-                tree, left=_replaced(tree.left, views), right=_replaced(tree.right, views)
+                tree,
+                left=_replaced(tree.left, views, made),
+                right=_replaced(tree.right, views, made),
             )
         case Union():
-            return replace(tree, children=tuple(_replaced(one, views) for one in tree.children))
+            return replace(
+                tree, children=tuple(_replaced(one, views, made) for one in tree.children)
+            )
         case _:
-            return replace(tree, child=_replaced(tree.child, views))
+            return replace(tree, child=_replaced(tree.child, views, made))

@@ -100,6 +100,20 @@ def checked(tree: Tree) -> Tree:
     return tree
 
 
+def written_out(scalars: list[Scalar]) -> list[Scalar]:
+    """The scalars, made of a relation's columns, if what is done with them ends.
+
+    Raises:
+        FrescoError: SQL_TOO_LARGE.
+    """
+    size = sum(map(weight, scalars))
+    if size > TREE_WEIGHT or any(weight(scalar) > WEIGHT for scalar in scalars):
+        what = f"the view's expressions have {_about(size)} parts, written over its relations"
+        todo = "use `USING replica`, which computes them step by step"
+        raise FrescoError("SQL_TOO_LARGE", what, todo=todo)
+    return scalars
+
+
 def _about(count: int) -> str:
     return f"{count:,}" if count < 1 << 60 else f"more than 2^{count.bit_length() - 1}"
 

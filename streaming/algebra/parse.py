@@ -165,6 +165,9 @@ class _Parser:
         return Project(tree, tuple(columns), schema)
 
     def _select(self, node: exp.Select, ctes: Mapping[str, Query]) -> Query:
+        if not node.expressions:
+            what = "this is not SQL that can be read: SELECT of no column"
+            raise self._text.refusal("SQL_SYNTAX", what, node, "name the columns, or write *")
         tree, scope = self._from.build(node, ctes)
         plain = Expressions(self._text, scope)
         where = node.args.get("where")

@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 
 from streaming.algebra.delta import is_leaf, leaf_relation
 from streaming.algebra.failure import fails
+from streaming.algebra.limits import written_out
 from streaming.algebra.tree import (
     Call,
     Col,
@@ -93,7 +94,8 @@ def psj_of(tree: Tree) -> Psj:
     """The normal form of a project-select-join view.
 
     Raises:
-        FrescoError: VIEW_NOT_PSJ, an aggregate or a union is in it.
+        FrescoError: VIEW_NOT_PSJ, an aggregate or a union is in it; SQL_TOO_LARGE, an expression
+            of many parts is used often.
     """
     leaves, on, conditions, outputs = _flat(tree)
     leaves = list(leaves)
@@ -127,10 +129,12 @@ def _flat(
     match tree:
         case Project():
             leaves, on, conditions, outputs = _flat(tree.child)
-            return leaves, on, conditions, [_placed(e, outputs) for e in tree.expressions]
+            placed = written_out([_placed(e, outputs) for e in tree.expressions])
+            return leaves, on, conditions, placed
         case Select():
             leaves, on, conditions, outputs = _flat(tree.child)
-            return leaves, on, [*conditions, *_conjuncts(_placed(tree.condition, outputs))], outputs
+            (condition,) = written_out([_placed(tree.condition, outputs)])
+            return leaves, on, [*conditions, *_conjuncts(condition)], outputs
         case Join():
             leaves, on, conditions, outputs = _flat(tree.left)
             width = sum(len(leaf.schema) for leaf in leaves)
@@ -147,7 +151,8 @@ def _flat(
                     conditions.append(Call("=", (a, b), "boolean"))
             both = outputs + right
             if tree.condition is not None:
-                conditions += _conjuncts(_placed(tree.condition, both))
+                (condition,) = written_out([_placed(tree.condition, both)])
+                conditions += _conjuncts(condition)
             return leaves, on, conditions, both
     raise FrescoError(
         "VIEW_NOT_PSJ",

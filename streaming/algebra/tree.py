@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from typing import TypeVar, cast
 
 NUMBER = "_number"
 """Column of every delta: the transaction a row belongs to (int64)."""
@@ -20,9 +20,30 @@ MULTIPLICITY = "_multiplicity"
 """Column of every delta: +k or -k copies of the row (int64)."""
 
 
+_T = TypeVar("_T")
+
+
 def column_name(position: int) -> str:
     """Physical name of a delta's column: c0, c1, ..."""
     return f"c{position}"
+
+
+def hashed_once(cls: type[_T]) -> type[_T]:
+    """The frozen dataclass, whose hash is worked out once for each object.
+
+    Trees and plans share their parts, and a hash that walks all of them takes 2^n steps for n joins.
+    The hash is a process's own: nothing of this is pickled.
+    """
+    whole = cls.__hash__
+
+    def __hash__(self: _T) -> int:
+        found = self.__dict__.get("_hash")
+        if found is None:
+            found = self.__dict__["_hash"] = whole(self)
+        return int(found)
+
+    cls.__hash__ = __hash__  # type: ignore[method-assign, assignment]
+    return cls
 
 
 @dataclass(frozen=True)
@@ -64,6 +85,7 @@ class Lit:
     type: str
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Call:
     """A function or operator on the list in `algebra.functions`, with Spark's result type."""
@@ -153,6 +175,7 @@ class Scan(Expression):
     schema: Schema
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Select(Expression):
     """Rows for which `condition` is true (not false, not NULL)."""
@@ -165,6 +188,7 @@ class Select(Expression):
         return self.child.schema
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Project(Expression):
     """One output column for each expression; duplicates stay (bags)."""
@@ -180,6 +204,7 @@ class Project(Expression):
         return tuple(positions) if len(positions) == len(self.expressions) else None
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Join(Expression):
     """Inner join; output is the left columns and then the right ones.
@@ -199,6 +224,7 @@ class Join(Expression):
         return self.left.schema + self.right.schema
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Union(Expression):
     """UNION ALL; the children have the same types, the names are the first child's."""
@@ -219,6 +245,7 @@ class Aggregation:
     type: str
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Aggregate(Expression):
     """GROUP BY: output is the key columns in order and then one column for each aggregation.
@@ -232,6 +259,7 @@ class Aggregate(Expression):
     schema: Schema
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Distinct(Expression):
     """Duplicate elimination: one copy of each row that occurs (moro-sartori 5.2)."""
@@ -243,6 +271,7 @@ class Distinct(Expression):
         return self.child.schema
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Monus(Expression):
     """EXCEPT ALL: a row that occurs n times left and m times right occurs max(0, n - m) times.

@@ -11,10 +11,14 @@ import duckdb
 import pytest
 
 from streaming.algebra.bag import evaluate
+from streaming.algebra.delta import leaves
+from streaming.algebra.expanded import expanded
 from streaming.algebra.limits import MERGED, NESTED, TEXT
 from streaming.algebra.parse import parse
+from streaming.algebra.program import Program
+from streaming.algebra.psj import psj_of
 from streaming.algebra.sql import scalar_sql, tree_sql
-from streaming.algebra.tree import Call, Column, Project, Relation, Select, walk, weight
+from streaming.algebra.tree import Call, Column, Project, Relation, Select, relations, walk, weight
 from streaming.errors import FrescoError
 
 WIDTH = 500
@@ -208,6 +212,7 @@ REFUSED = {
         "SQL_TOO_LARGE",
         f"SELECT {'UPPER(' * 8}s{')' * 8} AS x FROM n.r",
     ),
+    "no column": ("SQL_SYNTAX", "SELECT FROM n.r"),
     "types inside types": (
         "SQL_TOO_DEEP",
         f"SELECT CAST(a AS {'DECIMAL(' * 40}1{')' * 40}) AS x FROM n.r",
@@ -229,6 +234,35 @@ def test_what_is_too_large_is_refused_soon_with_a_place_and_a_remedy(name):
         True,
     )
     assert time.process_time() - began < 20
+
+
+def test_a_plan_of_many_joins_takes_no_longer_than_its_text():
+    """Its parts are shared: with a hash over all of them 18 joins took 6 s, each more twice that."""
+    joins = "".join(f" JOIN n.r t{i} ON t{i}.a = t{i - 1}.a" for i in range(1, 60))
+    tree = parse(f"SELECT t0.a, COUNT(*) AS n FROM n.r t0{joins} GROUP BY t0.a", RELATIONS)
+    began = time.process_time()
+    program = Program(tree, "duckdb")
+    plan = program.plan(frozenset(leaves(tree)))
+    assert plan is not None and len(program.result(plan)) + len(program.steps) > 0
+    assert time.process_time() - began < 20
+
+
+def test_views_that_join_their_parent_with_itself_are_expanded_only_while_they_are_small():
+    parent, views = "n.r", {}
+    for level in range(40):
+        known = {parent: Relation(parent, (Column("a", "bigint"),), (0,))}
+        sql = f"SELECT x.a FROM {parent} x JOIN {parent} y ON x.a = y.a"
+        parent = f"v{level}"
+        views[parent] = parse(sql, known)
+    with pytest.raises(FrescoError, match="SQL_TOO_LARGE"):
+        expanded(views["v39"], views)
+    assert relations(expanded(views["v3"], views)) == ("n.r",)
+
+
+def test_a_view_that_asks_its_sources_is_refused_where_its_steps_cannot_stay_apart():
+    with pytest.raises(FrescoError, match="SQL_TOO_LARGE"):
+        psj_of(parse(chain(30), RELATIONS))
+    assert len(psj_of(parse(chain(2), RELATIONS)).outputs) == 1
 
 
 def test_the_remedy_for_an_expression_that_is_too_large_helps():

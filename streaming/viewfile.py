@@ -36,13 +36,18 @@ MODES = {
 one, and runs only where anomalies are allowed."""
 STANDING = "fresco_views"
 """A view of the warehouse's own (`warehouse.standing`)."""
+_SHOWN = 300
+"""Characters of an error; a file may be one long word."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _TOKEN = re.compile(
-    r"""(?P<skip>\s+|--[^\n]*|/\*.*?\*/)|(?P<word>[^\W\d]\w*)|(?P<number>\d+)"""
+    r"""(?P<skip>\s+|--[^\n]*|/\*.*?\*/)|(?P<word>[^\W\d]\w*)|(?P<number>[0-9]+)"""
     r"""|(?P<string>'[^'\n]*')|(?P<quoted>`[^`\n]*`)|(?P<other>.)""",
     re.DOTALL,
 )
-_PERIOD = re.compile(r"'\s*([1-9]\d*)\s*(transaction|second|minute|hour)s?\s*'", re.IGNORECASE)
+_COUNT = re.compile(r"0*[1-9][0-9]{0,8}")
+_PERIOD = re.compile(
+    r"'\s*([1-9][0-9]{0,8})\s*(transaction|second|minute|hour)s?\s*'", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,7 @@ class _Reader:
         return token
 
     def _error(self, code: str, what: str, todo: str, at: _Token | None = None) -> FrescoError:
+        what = what if len(what) <= _SHOWN else f"{what[:_SHOWN]}..."
         where = self._text.where((at or self._peek()).start)
         return FrescoError(code, what, where=where, todo=todo)
 
@@ -155,8 +161,8 @@ class _Reader:
         self._next += 1
         if level == "complete" and self._take("EVERY"):
             count = self._peek()
-            if count.kind != "number" or int(count.text) < 1:
-                todo = "write COMPLETE EVERY 100"
+            if not _COUNT.fullmatch(count.text):
+                todo = "write COMPLETE EVERY 100; nine digits are the most"
                 raise self._error("VIEW_SYNTAX", f"{count.text} is not a number of states", todo)
             self._next += 1
             every = int(count.text)
@@ -183,7 +189,7 @@ class _Reader:
         token = self._peek()
         match = _PERIOD.fullmatch(token.text)
         if match is None:
-            todo = "write EVERY '5 minutes' (seconds, minutes, hours, or transactions)"
+            todo = "write EVERY '5 minutes' (seconds, minutes, hours, or transactions; nine digits)"
             raise self._error("VIEW_SYNTAX", f"{token.text} is not a period", todo)
         self._next += 1
         unit = match[2].lower()

@@ -64,6 +64,13 @@ SOURCES = (
 )
 
 
+HEADERS = (
+    "CREATE MATERIALIZED VIEW v AS ",
+    "CREATE MATERIALIZED VIEW v WITH COMPLETE EVERY 100 CONSISTENCY USING replica AS ",
+    "create materialized view /* a */ v with strong -- b\n USING recompute EVERY '5 hours' AS ",
+)
+
+
 class Slow(BaseException):
     """One text took more than SECONDS."""
 
@@ -82,8 +89,9 @@ def text(chance: random.Random) -> str:
         select = mutated(chance, chance.choice(valid()))
     else:
         select = deep(chance)
-    header = "CREATE MATERIALIZED VIEW v AS "
-    return mutated(chance, header + select) if chance.random() < 0.15 else header + select
+    header = chance.choice(HEADERS)
+    header = mutated(chance, header) if chance.random() < 0.1 else header
+    return header + select
 
 
 def mutated(chance: random.Random, sql: str) -> str:

@@ -20,6 +20,7 @@ from streaming.algebra.psj import psj_of
 from streaming.algebra.sql import scalar_sql, tree_sql
 from streaming.algebra.tree import Call, Column, Project, Relation, Select, relations, walk, weight
 from streaming.errors import FrescoError
+from streaming.viewfile import read_header
 
 WIDTH = 500
 RELATIONS = {
@@ -325,3 +326,18 @@ def test_a_weight_is_no_less_than_what_the_engines_texts_say():
         "s || s",
     ):
         named(sql)
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        f"WITH COMPLETE EVERY {'9' * 5_000} CONSISTENCY",
+        f"WITH {'x' * 100_000} CONSISTENCY",
+        f"USING replica EVERY '{'9' * 5_000} minutes'",
+        "USING replica EVERY '\N{ARABIC-INDIC DIGIT THREE} minutes'",
+    ],
+)
+def test_a_header_of_any_size_is_refused_in_a_few_words(clause):
+    with pytest.raises(FrescoError, match="VIEW_") as caught:
+        read_header(f"CREATE MATERIALIZED VIEW v {clause} AS SELECT 1")
+    assert len(str(caught.value)) < 600

@@ -86,6 +86,14 @@ GROUPS: dict[str, tuple[Case, Level]] = {
     },
     "g-strobe-greedy": (replace(APART, views="trio", greedy=True), STRONG),
     "g-strobe-with-actions": (replace(APART, views="trio", rel="with-actions"), STRONG),
+    "g-strobe-among-others": (
+        replace(MIXED, scenario="global", modes=("g_strobe", "sweep", "replica")),
+        STRONG,
+    ),
+    "two-g-strobe-and-recompute": (
+        replace(MIXED, scenario="global", modes=("g_strobe", "g_strobe", "recompute")),
+        STRONG,
+    ),
     "g-strobe-dependent": (replace(APART, views="trio", submission="dependent"), STRONG),
     "g-strobe-crashes": (replace(APART, views="trio", faults=Faults(crash=0.3)), STRONG),
     "g-strobe-truncates": (replace(APART, views="trio", truncates=0.1, visibility="set"), STRONG),

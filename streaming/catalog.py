@@ -25,8 +25,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlglot import tokenize
-
+from streaming.algebra.lexer import LexicalError, lexemes
 from streaming.algebra.parse import parse
 from streaming.algebra.tree import Column, Relation, Schema
 from streaming.errors import FrescoError
@@ -246,9 +245,15 @@ def compare_catalog(stored: Catalog, asked: Catalog, *, where: str = "") -> None
 
 
 def tokens_of(sql: str) -> tuple[tuple[str, str], ...]:
-    """What makes SQL the same SQL: (kind, text) of each word, since 'a' is a text and a is a column."""
-    found = tokenize(sql.strip().rstrip(";"), read="spark")
-    return tuple((token.token_type.name, token.text) for token in found)
+    """What makes SQL the same SQL: (kind, text) of each word, since 'a' is a text and a is a column.
+
+    A text that no view may have is the same as itself only.
+    """
+    try:
+        words = lexemes(sql.strip().rstrip(";"))
+    except LexicalError:
+        return (("text", sql.strip()),)
+    return tuple((word.kind, word.text) for word in words)
 
 
 def _fingerprints(catalog: Catalog) -> dict[str, dict[str, object]]:

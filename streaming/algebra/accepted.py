@@ -73,8 +73,6 @@ ACCEPTED: Mapping[type[exp.Expr], Mapping[str, Any]] = {
 """Each class of node with its arguments in the order of the text, and the values they may have.
 Three flags say what sqlglot's dialect thinks of NULL and division by 0: so long as they are what
 they always are, they mean nothing to the builder, which has Spark's rules."""
-_ORDERED = (exp.Select,)
-"""Classes whose parts sqlglot takes in any order."""
 _LATER = "compute it where the view is read"
 _NO_ORDER = "a view has no order; sort and cut it where it is read"
 _IN = (
@@ -94,7 +92,6 @@ REFUSED_PARTS: Mapping[str, tuple[str, str]] = {
     "pivots": ("PIVOT", "write SUM(CASE WHEN ... END) per column"),
     "sample": ("TABLESAMPLE", "a sample has no source state; use WHERE"),
     "version": ("VERSION AS OF", "a view is over the present; use AS OF when reading it"),
-    "when": ("TIMESTAMP AS OF", "a view is over the present; use AS OF when reading it"),
     "by_name": ("UNION BY NAME", "use UNION ALL and put the columns in order"),
     "recursive": ("WITH RECURSIVE", "write the joins out"),
     "except_": ("* EXCEPT", "name the columns"),
@@ -154,8 +151,6 @@ class _Check:
             allowed = known.get(key, ())
             if allowed is not _ANY and value not in allowed:
                 raise self._part(node, key, value)
-        if isinstance(node, _ORDERED):
-            self._in_order(node, known)
         if isinstance(node, exp.Identifier) and self._written(node)[:1] in ("'", '"'):
             what, todo = f"a name in quotes, {self._written(node)},", "write it in `backticks`"
             raise self._unsupported(what, node, todo)
@@ -169,20 +164,6 @@ class _Check:
     def _unsupported(self, what: str, node: exp.Expr, todo: str) -> FrescoError:
         at = self._text.own(node)
         return self._text.refusal("SQL_UNSUPPORTED", f"{what} is not supported", node, todo, at)
-
-    def _in_order(self, node: exp.Expr, known: Mapping[str, Any]) -> None:
-        read = -1
-        for key in known:
-            value = node.args.get(key)
-            part = value[0] if isinstance(value, list) and value else value
-            if not isinstance(part, exp.Expr):
-                continue
-            start = self._text.start(part)
-            if start is not None and start < read:
-                what = f"this is not SQL that can be read: {self._text.word(part)} stands too early"
-                todo = "write SELECT, FROM, WHERE, GROUP BY and HAVING in this order"
-                raise self._text.refusal("SQL_SYNTAX", what, part, todo)
-            read = max(read, -1 if start is None else start)
 
     def _cast(self, node: exp.Cast) -> None:
         """CAST(x AS type), x::type, or a typed literal, DATE '2024-01-31'."""
@@ -208,6 +189,10 @@ class _Check:
         if isinstance(node, exp.In) and key == "query":
             return self._unsupported("IN with a subquery", node, _IN)
         name, todo = REFUSED_PARTS.get(key, ("", ""))
+        if key == "version":
+            name = f"{self._text.word(place).upper()} AS OF"
+        if key == "pivots":
+            name = self._text.word(place).upper()
         if not name:
             name = f"{self._text.word(place).upper()} in this form"
         return self._unsupported(name, place, todo or _LATER)
@@ -244,4 +229,4 @@ class _Check:
             "count over the distinct values: SELECT k, COUNT(x) AS n "
             "FROM (SELECT k, x FROM ... GROUP BY k, x) AS d GROUP BY k"
         )
-        return self._unsupported(f"{call.upper()}(DISTINCT)", node.parent or node, todo)
+        return self._unsupported(f"{call.upper()}(DISTINCT)", node, todo)

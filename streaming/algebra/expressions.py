@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from decimal import Decimal
 
 from sqlglot import exp
 
 from streaming.algebra.casts import cast, single
 from streaming.algebra.forbidden import forbidden
-from streaming.algebra.functions import CALLS, call, unsupported
+from streaming.algebra.functions import AGGREGATES, CALLS, call, unsupported
 from streaming.algebra.limits import checked_scalar
 from streaming.algebra.scalars import chained
 from streaming.algebra.scope import Scope, Text
@@ -43,6 +43,10 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.Mod: "%",
     exp.DPipe: "concat",
 }
+_LONG: dict[type[exp.Expr], str] = {
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+}
 _NUMBER = re.compile(
     r"(?P<digits>-?[0-9.]+(?P<exponent>[eE][+-]?\d+)?)(?P<suffix>[lLsSyYdDfF]|[bB][dD]|)"
 )
@@ -62,12 +66,20 @@ class Expressions:
         text: the SQL, for places.
         scope: the columns in scope.
         intercept: looked at before each node; what it returns stands for the node.
+        outputs: names of the select list in lower case, which are no columns here.
     """
 
-    def __init__(self, text: Text, scope: Scope, intercept: Intercept | None = None) -> None:
+    def __init__(
+        self,
+        text: Text,
+        scope: Scope,
+        intercept: Intercept | None = None,
+        outputs: Container[str] = (),
+    ) -> None:
         self._text = text
         self._scope = scope
         self._intercept = intercept
+        self._outputs = outputs
 
     def build(self, node: exp.Expr) -> Scalar:
         """The typed scalar of a node.
@@ -98,6 +110,14 @@ class Expressions:
                 node,
                 "qualify it with the table's alias",
             )
+        if written.lower() in self._outputs:
+            raise self._text.refusal(
+                "SQL_UNKNOWN_COLUMN",
+                f"{written} is a name that this select list gives, and no column of its FROM clause",
+                node,
+                "write the expression again, or name it in a subquery: "
+                f"SELECT {written} FROM (SELECT ... AS {written} FROM ...) AS q",
+            )
         raise self._text.refusal(
             "SQL_UNKNOWN_COLUMN",
             f"no column {written} in the FROM clause",
@@ -110,7 +130,7 @@ class Expressions:
         if isinstance(node, exp.And | exp.Or):
             return self._logical(node)
         if kind in _BINARY:
-            return call(_BINARY[kind], self.build(node.this), self.build(node.expression))
+            return self._binary(_BINARY[kind], node)
         match node:
             case exp.Column():
                 return self.column(node)
@@ -157,8 +177,27 @@ class Expressions:
         terms.append(self.build(left) if known is None else known)
         return chained(lambda one, other: call(name, one, other), terms[::-1])
 
+    def _binary(self, name: str, node: exp.Expr) -> Scalar:
+        """An operator; where its operands do not go together it is told as it is written."""
+        sides = self.build(node.this), self.build(node.expression)
+        try:
+            return call(name, *sides)
+        except FrescoError as error:
+            if error.code != "SQL_TYPES":
+                raise
+            word = _LONG.get(type(node), "") if "operator" in node.meta else ""
+            word = word or self._text.word(node).upper()
+            what = f"operator {word}: {error.what.split(': ', 1)[1]}"
+            raise FrescoError(error.code, what, todo=error.todo) from error
+
     def _called(self, word: str, arguments: Sequence[exp.Expr]) -> Scalar:
         """A function by the name that is written, with as many arguments as Spark wants."""
+        if word.lower() in AGGREGATES:
+            raise FrescoError(
+                "SQL_UNSUPPORTED",
+                f"the aggregate {word.upper()} is not supported here",
+                todo="aggregates stand in the select list and in HAVING",
+            )
         if word.lower() not in CALLS:
             raise forbidden(word) or unsupported(word)
         name, least, most = CALLS[word.lower()]

@@ -58,7 +58,8 @@ class FromClause:
             query, qualifier = self._table(node, ctes)
             query = renamed(self._text, query, node)
         else:
-            word = self._text.word(node.this if isinstance(node, exp.Table) else node)
+            node = node.this if isinstance(node, exp.Table) else node
+            word = self._text.word(node)
             error = forbidden(word)
             if error:
                 raise self._text.placed(error, node)

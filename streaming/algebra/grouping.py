@@ -53,6 +53,11 @@ def output_name(item: exp.Expr) -> str | None:
     return item.name if isinstance(item, exp.Column) else None
 
 
+def aliases(items: Iterable[exp.Expr]) -> dict[str, exp.Expr]:
+    """From an alias of the select list, in lower case, to what it names."""
+    return {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
+
+
 def grouped(
     text: Text, scope: Scope, tree: Tree, node: exp.Select
 ) -> tuple[Tree, list[Scalar], list[str | None]]:
@@ -77,10 +82,8 @@ class _Grouping:
     def __init__(self, text: Text, scope: Scope, node: exp.Select) -> None:
         self._text = text
         self._items = node.expressions
-        self._aliases = {
-            item.alias.lower(): item.this for item in self._items if isinstance(item, exp.Alias)
-        }
-        self._plain = Expressions(text, scope)
+        self._aliases = aliases(self._items)
+        self._plain = Expressions(text, scope, outputs=self._aliases)
         self._above = Expressions(text, scope, self._intercept)
         self._scope = scope
         self._keys: list[Scalar] = []

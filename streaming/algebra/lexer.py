@@ -33,8 +33,9 @@ _LEXEME = re.compile(
         |\d+(?:[eE][+-]\d+)(?:[dDfF]|[bB][dD])?(?![A-Za-z0-9_])
         |\d+(?:[lLsSyY]|(?:[eE]\d+)?(?:[dDfF]|[bB][dD])?)(?![A-Za-z0-9_]))
     |(?P<word>[A-Za-z0-9_]+)
+    |(?P<compound>!<|!>|->|=>|<<|>>>?)
     |(?P<operator><=>|==|<>|!=|<=|>=|\|\||::|[-+*/%=<>(),.;!])
-    |(?P<other>!<|!>|->|=>|<<|>>>?|[&|^~?:@\#${{}}\[\]\\'"`]|.)""",
+    |(?P<other>[&|^~?:@\#${{}}\[\]\\'"`]|.)""",
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPE = re.compile(
@@ -116,8 +117,8 @@ def _lexemes(sql: str) -> Iterator[Lexeme]:
                 continue
             case "hint":
                 todo = "remove them; the pipeline plans its own work"
-                _refuse("SQL_UNSUPPORTED", "hints are not supported", todo, start)
-            case "other":
+                _refuse("SQL_UNSUPPORTED", "hints, /*+ ... */, are not supported", todo, start)
+            case "other" | "compound":
                 _refuse_other(text, start)
             case "raw":
                 yield Lexeme("string", text[2:-1], start, at)
@@ -187,7 +188,7 @@ def tokens(sql: str, words: tuple[Lexeme, ...]) -> list[Token]:
     Raises:
         LexicalError: SQL_SYNTAX, where sqlglot would cut the text into other words than Spark.
     """
-    words = _joined(words)
+    words = joined(words)
     _shapes(words)
     try:
         found = Spark().tokenize(_filled(sql, words))
@@ -216,7 +217,7 @@ def tokens(sql: str, words: tuple[Lexeme, ...]) -> list[Token]:
     return result
 
 
-def _joined(words: tuple[Lexeme, ...]) -> tuple[Lexeme, ...]:
+def joined(words: tuple[Lexeme, ...]) -> tuple[Lexeme, ...]:
     """Texts that stand side by side are one text."""
     joined: list[Lexeme] = []
     for word in words:
@@ -246,9 +247,6 @@ def _shapes(words: tuple[Lexeme, ...]) -> None:
         if text == "!" and next_ in ("IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN", "NULL"):
             what = f"this is not SQL that can be read: ! before {next_}"
             _refuse("SQL_SYNTAX", what, "write NOT", word.start)
-        if text == "," and next_ == "FROM":
-            what = "this is not SQL that can be read: the comma before FROM"
-            _refuse("SQL_SYNTAX", what, "remove the comma", word.start)
 
 
 def _filled(sql: str, words: tuple[Lexeme, ...]) -> str:

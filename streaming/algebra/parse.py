@@ -30,10 +30,11 @@ from streaming.algebra.clauses import (
 )
 from streaming.algebra.expressions import Expressions
 from streaming.algebra.from_clause import FromClause
-from streaming.algebra.grouping import grouped, has_aggregate, is_aggregate, output_name
+from streaming.algebra.grouping import aliases, grouped, has_aggregate, is_aggregate, output_name
 from streaming.algebra.limits import too_deep
 from streaming.algebra.normal import normal
 from streaming.algebra.scope import Name, Scope, Text, nearest
+from streaming.algebra.spelling import spelled
 from streaming.algebra.syntax import syntax
 from streaming.algebra.tree import Call, Col, Column, Project, Relation, Scalar, Select, Tree, Union
 from streaming.algebra.types import NULL, common_type
@@ -54,7 +55,12 @@ def parse(sql: str, relations: Mapping[str, Relation], *, origin: str = "") -> T
     text = Text(sql, origin)
     node = syntax(text)
     check(text, node)
-    return parsed(text, node, relations)
+    tree = parsed(text, node, relations)
+    try:
+        spelled(text, node)
+    except RecursionError as error:
+        raise _too_nested(text, node) from error
+    return tree
 
 
 def parsed(text: Text, node: exp.Expr, relations: Mapping[str, Relation]) -> Tree:
@@ -64,10 +70,13 @@ def parsed(text: Text, node: exp.Expr, relations: Mapping[str, Relation]) -> Tre
         _named(text, node, query)
         return normal(query.tree)
     except RecursionError as error:
-        deep = too_deep("operators or queries stand inside each other too often")
-        raise text.placed(deep, node) from error
+        raise _too_nested(text, node) from error
     except FrescoError as error:
         raise text.placed(error, node) from error
+
+
+def _too_nested(text: Text, node: exp.Expr) -> FrescoError:
+    return text.placed(too_deep("operators or queries stand inside each other too often"), node)
 
 
 def tables(sql: str, *, origin: str = "") -> tuple[str, ...]:
@@ -169,14 +178,13 @@ class _Parser:
             what = "this is not SQL that can be read: SELECT of no column"
             raise self._text.refusal("SQL_SYNTAX", what, node, "name the columns, or write *")
         tree, scope = self._from.build(node, ctes)
-        plain = Expressions(self._text, scope)
+        plain = Expressions(self._text, scope, outputs=aliases(node.expressions))
         where = node.args.get("where")
         if where is not None:
             aggregate = next(filter(is_aggregate, where.walk(prune=_is_query)), None)
             if aggregate is not None:
-                raise unsupported_clause(
-                    self._text, "an aggregate in WHERE", aggregate, "use HAVING"
-                )
+                what = f"the aggregate {aggregate.name.upper()} in WHERE"
+                raise unsupported_clause(self._text, what, aggregate, "use HAVING")
             condition = checked_condition(self._text, plain.build(where.this), where.this)
             tree = Select(tree, condition)
         if node.args.get("group") or node.args.get("having") or has_aggregate(node.expressions):

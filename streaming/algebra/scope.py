@@ -56,11 +56,13 @@ class Text:
         for key in ("operator", "start"):
             if key in node.meta:
                 return int(node.meta[key])
-        inner = node.expression if isinstance(node, exp.Binary) else node
-        limit = self.start(inner)
-        before = [w for w in self.lexemes if limit is None or w.start < limit]
-        words = [w for w in before if w.text not in "()"]
-        return words[-1].start if words else 0
+        words = [word for word in self.lexemes if word.text not in "()"]
+        limit = self.start(node.expression if isinstance(node, exp.Binary) else node)
+        if limit is None and isinstance(node, exp.Binary):
+            end = max((n.meta["end"] for n in node.this.walk() if "end" in n.meta), default=0)
+            words = [word for word in words if word.start > end][:1]
+        before = [word.start for word in words if limit is None or word.start < limit]
+        return before[-1] if before else 0
 
     def word(self, node: exp.Expr) -> str:
         """That word as written, a name without its backticks."""

@@ -22,6 +22,8 @@ from streaming.algebra.limits import NESTED, STEPS, check_length, too_deep, too_
 from streaming.algebra.scope import Text
 from streaming.errors import FrescoError
 
+_FIRST = ("SELECT", "WITH")
+
 
 def _with(method: str, parse: Callable[..., Any]) -> Callable[..., Any]:
     """A parser's entry that goes through one of its methods, which gets the entry there was."""
@@ -60,8 +62,25 @@ class _Parser(SparkParser):
         token = self._curr
         key, value = parse(self)
         for node in value if isinstance(value, list) else [value]:
-            self._begins(node, token)
+            if isinstance(node, exp.Expr):
+                node.meta["operator"] = token.start
         return key, value
+
+    def _marked(self, parse: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        """What a parser reads, with the place of the word that it begins with."""
+        token = self._curr
+        node = parse(*args, **named)
+        self._begins(node, token)
+        return node
+
+    def _parse_lateral(self) -> Any:
+        return self._marked(super()._parse_lateral)
+
+    def _parse_version(self) -> Any:
+        return self._marked(super()._parse_version)
+
+    def _parse_grouping_sets(self) -> Any:
+        return self._marked(super()._parse_grouping_sets)
 
     def _range(self, parse: Callable[..., Any], this: exp.Expr | None) -> Any:
         operator = self._prev
@@ -96,11 +115,8 @@ class _Parser(SparkParser):
             inner.meta["function"] = token.text
         return node
 
-    def _parse_join(self, *args: Any, **named: Any) -> exp.Join | None:
-        token = self._curr
-        node = super()._parse_join(*args, **named)
-        self._begins(node, token)
-        return node
+    def _parse_join(self, *args: Any, **named: Any) -> Any:
+        return self._marked(super()._parse_join, *args, **named)
 
     def _parse_types(self, *args: Any, **named: Any) -> exp.Expr | None:
         first = self._index
@@ -137,8 +153,8 @@ def syntax(text: Text) -> exp.Expr:
         check_length(text.sql)
         words = text.lexemes
         first = next((word for word in words if word.text != "("), None)
-        if first is None or first.text.upper() not in ("SELECT", "WITH"):
-            raise _not_select(text, first.start if first else 0)
+        if first is None or first.text.upper() not in _FIRST:
+            raise _not_select(text, first)
         nodes = _nodes(text, words)
     except FrescoError as error:
         raise _at(text, error, 0) from error
@@ -151,7 +167,7 @@ def syntax(text: Text) -> exp.Expr:
     except SqlglotError as problem:
         raise _syntax_error(text, "it is not one SELECT", 0) from problem
     if len(nodes) != 1 or not isinstance(nodes[0], exp.Select | exp.SetOperation | exp.Subquery):
-        raise _not_select(text, first.start)
+        raise _not_select(text, first)
     return nodes[0]
 
 
@@ -177,11 +193,13 @@ def _at(text: Text, error: FrescoError, offset: int) -> FrescoError:
     return FrescoError(error.code, error.what, where=where, todo=error.todo)
 
 
-def _not_select(text: Text, offset: int) -> FrescoError:
+def _not_select(text: Text, first: Lexeme | None) -> FrescoError:
+    other = first is not None and first.text.upper() not in _FIRST
     return FrescoError(
         "SQL_NOT_SELECT",
-        "a view is one SELECT",
-        where=text.where(offset),
+        "a view is one SELECT"
+        + (f", and this begins with {first.text}" if first and other else ""),
+        where=text.where(first.start if first else 0),
         todo="write AS SELECT ... with a single statement and nothing after it",
     )
 

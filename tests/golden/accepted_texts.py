@@ -58,14 +58,14 @@ i = 1 | i == 1 | i <> 1 | i != 1 | i < m | i <= b | i > d | i >= 0 | i <=> ODD |
 i IS NULL | i IS NOT NULL | NOT i IS NULL | bo IS TRUE | bo IS NOT TRUE | bo IS FALSE | i IS DISTINCT FROM k | st IS NOT DISTINCT FROM u
 bo AND i > 0 | bo OR i > 0 | NOT bo | !bo | ! (bo) | NOT bo AND bo | NOT i = 1 | NOT (bo OR i > 0) | bo AND NULL | NULL OR bo | i = 1 OR bo AND i = 2 | bo = bo = bo | i = i = bo | i > 0 AND NOT bo OR i IS NULL
 i IN (1, 2, 10) | i NOT IN (1, NULL) | NOT i IN (1) | st IN ('', 'abc') | m IN (0, 12.34) | i IN (k) | dt IN ('2024-01-31') | i IN ('1', '10')
-i BETWEEN 0 AND 10 | i NOT BETWEEN 0 AND 10 | m BETWEEN -1 AND i | st BETWEEN 'a' AND 'b' | i BETWEEN 0 AND 10 AND bo | NOT i BETWEEN 1 AND 2 | i + 1 BETWEEN 1 AND 2 + 3
+i BETWEEN 0 AND 10 | i NOT BETWEEN 0 AND 10 | m BETWEEN -1 AND i | st BETWEEN 'a' AND 'b' | i BETWEEN 0 AND 10 AND bo | NOT i BETWEEN 1 AND 2 | k + 1 BETWEEN 1 AND 2 + 3
 st LIKE 'a%' | st NOT LIKE 'a%' | NOT st LIKE 'a%' | st LIKE '_bc' | st LIKE '' | st LIKE '%''%' | u LIKE '%b' | st LIKE '%' 'c' | st NOT LIKE 'a%' AND bo | st LIKE '%\U0001f600%'
 st || u | st || i | st || m | bo || st | st || 'a' || i | 'x' || k + 1
 CASE WHEN i > 0 THEN 'a' WHEN bo THEN 'b' ELSE 'c' END | CASE WHEN bo THEN i END | CASE i WHEN 0 THEN 'z' WHEN NULL THEN 'n' WHEN 1 THEN 'o' END | CASE WHEN bo THEN 1 ELSE 2.5 END | CASE st WHEN 'abc' THEN k ELSE b END
 (i) + (1) | ((i = 1)) | (k + 2) * 3 | (CASE WHEN bo THEN 1 ELSE 2 END) + 1
 CAST(i AS BIGINT) | CAST(t AS INT) | CAST(i AS STRING) | CAST(m AS STRING) | CAST(k AS DECIMAL(20,5)) | CAST(big AS DECIMAL(38,2)) | CAST(k AS double) | CAST(t AS FLOAT) | CAST(bo AS INT) | CAST(bo AS STRING) | CAST(f AS DOUBLE) | CAST(dt AS TIMESTAMP_NTZ) | CAST(n AS DATE) | CAST(k AS NUMERIC(10, 1)) | CAST(k AS dec(5)) | CAST(k AS LONG) | CAST(k AS INTEGER) | CAST(k AS short) | CAST(k AS byte) | CAST(t AS REAL) | CAST(k AS DECIMAL) | CAST(m AS DECIMAL(17,1)) | k::bigint | m::string || 'x' | -k::smallint
 CAST('12' AS INT) | CAST(' -12 ' AS BIGINT) | CAST('1.005' AS DECIMAL(5,2)) | CAST('.5' AS DOUBLE) | CAST('1e400' AS DOUBLE) | CAST('true' AS BOOLEAN) | CAST('2024-01-31' AS DATE) | CAST('2024-01-31 10:00:00Z' AS TIMESTAMP) | CAST('2024-01-31T10:00:00' AS TIMESTAMP_NTZ) | CAST(1.5 AS STRING) | CAST(1e3 AS FLOAT) | CAST(2.7 AS INT)
-ABS(m) | ABS(d) | abs(k) | ABS(-5) | UPPER(st) | UCASE(u) | LOWER(st) | lcase(u) | LENGTH(st) | LEN(u) | CHAR_LENGTH(st) | CHARACTER_LENGTH(u) | TRIM(st) | CONCAT(st, u) | CONCAT(st) | CONCAT(st, '-', i) | SUBSTRING(st, 2) | SUBSTRING(st, 1, 2) | SUBSTR(u, 2, 1) | SUBSTRING(st, 0) | substr(st, 0, 2)
+ABS(m) | ABS(d) | abs(k) | ABS(-5) | UPPER(st) | UCASE(u) | LOWER(st) | lcase(u) | LENGTH(st) | LEN(u) | CHAR_LENGTH(st) | CHARACTER_LENGTH(u) | TRIM(st) | CONCAT(st, u) | CONCAT(st) | CONCAT(st, '-', i) | SUBSTRING(st, 2) | SUBSTRING(st, 1, 2) | SUBSTR(u, 2, 1) | SUBSTRING(st, 0) | SUBSTRING(st FROM 1 FOR 2) | substr(st, 0, 2)
 COALESCE(i, 0) | COALESCE(i) | COALESCE(st, u, '-') | NVL(i, k) | IFNULL(m, 0) | NULLIF(i, 1) | NULLIF(st, '') | IF(bo, 1, 2) | if(i > 0, st, NULL) | ISNULL(i) | ISNOTNULL(st)
 ROUND(m, 1) | ROUND(m) | ROUND(i, 1) | ROUND(big, 3) | ROUND(m, 5)
 '''
@@ -98,7 +98,6 @@ QUERIES = [
     "WITH c AS (SELECT k, m FROM r WHERE i > 0), e(a, b) AS (SELECT k, m FROM c) SELECT a, b FROM e",
     "WITH c AS (SELECT k FROM r) SELECT k FROM c UNION ALL SELECT k FROM q",
     "SELECT w.k FROM (WITH c AS (SELECT k FROM r) SELECT k FROM c) w",
-    "WITH c AS (SELECT k FROM r) (SELECT k FROM c)",
     "SELECT s.q.k, q.st FROM s.q",
     "SELECT k, m FROM r UNION ALL SELECT k, m FROM q",
     "SELECT k FROM r UNION ALL (SELECT k FROM q UNION ALL SELECT k FROM q)",

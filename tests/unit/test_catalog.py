@@ -17,6 +17,7 @@ from streaming.catalog import (
     parse_view,
     replace_catalog,
     save_catalog,
+    tokens_of,
 )
 from streaming.errors import FrescoError
 from tests.golden.bank_relations import BANK
@@ -29,6 +30,21 @@ def refusal(text: str) -> FrescoError:
     with pytest.raises(FrescoError) as raised:
         parse_view(text, BANK, origin="v.sql")
     return raised.value
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("SELECT 'O''Brien'", "SELECT 'O' 'Brien'", False),
+        ("SELECT 'a'", "SELECT `a`", False),
+        ("SELECT 'it''s' -- or so\n FROM t;", "SELECT\n'it\\'s' FROM /* here */ t", True),
+        ("SELECT 'a\\_b'", "SELECT 'a_b'", False),
+        ("SELECT a ? b", "SELECT a ? b", True),
+        ("SELECT a ? b", "SELECT a ?  b", False),
+    ],
+)
+def test_sql_is_the_same_where_spark_reads_the_same_words(one, other, same):
+    assert (tokens_of(one) == tokens_of(other)) is same
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_a_dropped_view_leaves_in_one_commit_and_the_others_go_on(
 ) -> None:
     before = Warehouse(shop.warehouse).epochs("shop")[-1]
     ask_to_drop(shop.warehouse, "totals", shop.views)
-    assert view_states(shop.warehouse)[1].state == "maintained; is to leave"
+    assert view_states(shop.warehouse)[1].state == "waits; is to leave", "no service runs"
     shop.put(7, 1, 70)
     driver.settle()
     assert names(shop) == ["entries"]

@@ -132,7 +132,7 @@ class Submission:
         self.begun = False
         """Number 0 is ready or in a batch."""
         self.early: list[WarehouseTransaction] = []
-        """Rows with an empty REL before that: a state without the initial one is none."""
+        """Rows that show nothing, before that: a state without the initial one is none."""
         self.since_ms: int | None = None
         self.covered = Covered()
         self.rels = RelLog()
@@ -161,14 +161,15 @@ class Submission:
             pieces = [transaction]
             if not (transaction.together or whole):
                 pieces = [WarehouseTransaction((span,), False) for span in transaction.spans]
-            if not self.begun and is_initial(transaction):
-                self.begun = True
-                self.ready.extend((pieces[0], *self.early, *pieces[1:]))
-                self.early = []
-            elif self.begun or transaction.spans[0].shape.views:
-                self.ready.extend(pieces)
-            else:
-                self.early.extend(pieces)
+            for piece in pieces:
+                if not self.begun and is_initial(piece):
+                    self.begun = True
+                    self.ready.extend((piece, *self.early))
+                    self.early = []
+                elif self.begun or not piece.spans[0].shape.counts:
+                    self.ready.append(piece)
+                else:
+                    self.early.append(piece)
             self.waiting += _size(transaction.spans)
 
     @property

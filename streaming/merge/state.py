@@ -163,6 +163,7 @@ def _load_submission(machine: MergeMachine, saved: dict[str, Any]) -> None:
     submission.rels.released = deque((first, tuple(names)) for first, names in saved["released"])
     submission.sequence = saved["sequence"]
     submission.since_ms = saved["since_ms"]
+    # A state may say neither: what comes next then depends on the last batches of all columns.
     latest = sorted({*saved["latest"].values()} - {0})
     submission.guard = tuple(saved.get("guard", latest))
     submission.initial = saved.get("initial", min(latest, default=0))

@@ -74,6 +74,21 @@ def test_guarded_rows_depend_on_each_other() -> None:
         merge.committed(sequence)
 
 
+def test_a_state_that_does_not_say_what_guarded_rows_come_after_makes_them_wait_for_all() -> None:
+    runs = (RelRun(first=1, last=1, views=("b",)), RelRun(first=2, last=2, views=("c",)))
+    merge = merge_of("declared", NONE, rel(0, 0, (0, 0, "abc")), *(al(v, 0, 0) for v in "abc"))
+    told(merge, Rel(group="g", first=1, last=2, runs=runs), al("b", 1, 1), al("c", 2, 2))
+    assert submitted(merge) == [((0, 0),), ((1, 1),), ((2, 2),)]
+    saved = merge.snapshot()
+    del saved["guard"], saved["initial"]
+    merge = merge_of("declared", NONE, rel(0, 0, (0, 0, "abc")))
+    merge.restore(saved)
+    guarded = RelRun(first=3, last=3, views=("a",), guarded=True)
+    told(merge, Rel(group="g", first=3, last=3, runs=(guarded,)), al("a", 3, 3))
+    batch = merge.take_batch()
+    assert batch is not None and batch.depends_on == (1, 2, 3)
+
+
 def test_dependent_holds_back_what_depends_on_something_held_back() -> None:
     """4 touches V2 and V3: it waits for WT3, which waits for WT1, though WT2 has committed."""
     merge = merge_of("dependent")

@@ -87,8 +87,8 @@ class _Grouping:
         self._above = Expressions(text, scope, self._intercept)
         self._scope = scope
         self._keys: list[Scalar] = []
-        self._arguments: list[Scalar] = []
-        self._aggregations: list[Aggregation] = []
+        self._arguments: dict[Scalar, int] = {}
+        self._aggregations: dict[Aggregation, int] = {}
         self._in_having = False
         group = node.args.get("group")
         if group is not None:
@@ -229,10 +229,7 @@ class _Grouping:
         """The result's column; equal aggregates are computed once."""
         place = None
         if argument is not None:
-            if argument not in self._arguments:
-                self._arguments.append(argument)
-            place = self._arguments.index(argument)
+            place = self._arguments.setdefault(argument, len(self._arguments))
         aggregation = Aggregation(function, place, type_)
-        if aggregation not in self._aggregations:
-            self._aggregations.append(aggregation)
-        return Col(len(self._keys) + self._aggregations.index(aggregation), type_)
+        position = self._aggregations.setdefault(aggregation, len(self._aggregations))
+        return Col(len(self._keys) + position, type_)

@@ -110,6 +110,14 @@ class Scope:
 
     names: tuple[Name, ...]
 
+    @cached_property
+    def _by_name(self) -> dict[str, list[Name]]:
+        found: dict[str, list[Name]] = {}
+        for one in self.names:
+            if one.name is not None:
+                found.setdefault(one.name.lower(), []).append(one)
+        return found
+
     def resolve(self, parts: Sequence[str]) -> list[Name]:
         """Every column that a (qualified) name may mean: one, none, or an ambiguity.
 
@@ -119,11 +127,8 @@ class Scope:
         *qualifier, name = parts
         found = [
             n
-            for n in self.names
-            if (n.visible or qualifier)
-            and n.name is not None
-            and _same((n.name,), (name,))
-            and _qualifies(n.qualifier, qualifier)
+            for n in self._by_name.get(name.lower(), ())
+            if (n.visible or qualifier) and _qualifies(n.qualifier, qualifier)
         ]
         if len(found) > 1:
             exact = [n for n in found if n.name == name]

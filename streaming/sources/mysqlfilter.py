@@ -106,7 +106,7 @@ def _text_equality(scalar: Scalar, names: Sequence[str]) -> exp.Expression | Non
         case _:
             return None
     texts = [other.value for other in others if isinstance(other, Lit)]
-    if len(texts) < len(others) or not all(isinstance(text, str) for text in texts):
+    if len(texts) < len(others) or not all(isinstance(t, str) and "\0" not in t for t in texts):
         return None
     literals = [exp.Literal.string(str(text)) for text in texts]
     return exp.paren(exp.In(this=_column(names[one.position]), expressions=literals))

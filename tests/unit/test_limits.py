@@ -20,6 +20,7 @@ from streaming.algebra.psj import psj_of
 from streaming.algebra.sql import scalar_sql, tree_sql
 from streaming.algebra.tree import Call, Column, Project, Relation, Select, relations, walk, weight
 from streaming.errors import FrescoError
+from streaming.sources import mysqlfilter
 from streaming.viewfile import read_header
 
 WIDTH = 500
@@ -288,6 +289,15 @@ def test_a_text_with_control_characters_is_a_text_in_each_engine(text):
         f"SELECT '{literal}' AS x, a FROM n.r WHERE s <> '{literal}' AND s NOT IN ('{literal}', '')"
     )
     assert computed(sql) == {(text, a): 1 for a, _ in ROWS}
+
+
+def test_no_database_is_asked_for_a_text_with_nul():
+    tree = parse(r"SELECT a FROM n.r WHERE s = 'a\0b'", RELATIONS)
+    (select,) = [node for node in walk(tree) if isinstance(node, Select)]
+    assert mysqlfilter.weaker([select.condition], ["a", "s"]) == []
+    plain = parse("SELECT a FROM n.r WHERE s = 'ab'", RELATIONS)
+    (select,) = [node for node in walk(plain) if isinstance(node, Select)]
+    assert len(mysqlfilter.weaker([select.condition], ["a", "s"])) == 1
 
 
 def test_a_weight_is_no_less_than_what_the_engines_texts_say():

@@ -14,7 +14,7 @@ from typing import Any
 
 from streaming.algebra import exact
 from streaming.algebra.meanings import evaluate as value_of
-from streaming.algebra.meanings import normal, passing
+from streaming.algebra.meanings import grouped, normal, passing
 from streaming.algebra.tree import (
     Aggregate,
     Aggregation,
@@ -149,7 +149,7 @@ def aggregated(tree: Aggregate, rows: Bag) -> Bag:
     _refuse_negative(rows, "an aggregate")
     groups: dict[Row, list[tuple[Row, int]]] = {} if tree.keys else {(): []}
     for row, count in rows.items():
-        groups.setdefault(tuple(row[k] for k in tree.keys), []).append((row, count))
+        groups.setdefault(tuple(grouped(row[k]) for k in tree.keys), []).append((row, count))
     types = [column.type for column in tree.child.schema]
     return {
         key + tuple(aggregation(a, types, members) for a in tree.aggregations): 1

@@ -57,10 +57,13 @@ def passing(condition: Scalar | None) -> Callable[[tuple[Value, ...]], bool]:
 
 
 def normal(value: Value) -> Value:
-    """The value with its one representation: one NaN, no negative zero."""
-    if isinstance(value, float):
-        return NAN if math.isnan(value) else value + 0.0
-    return value
+    """The value with one NaN; the zeros keep their signs and are equal, as in every engine."""
+    return NAN if isinstance(value, float) and math.isnan(value) else value
+
+
+def grouped(value: Value) -> Value:
+    """The value as a key of groups shows it: Spark has one zero there."""
+    return value + 0.0 if isinstance(value, float) else value
 
 
 def _coalesce(call: Call, row: tuple[Value, ...]) -> Value:

@@ -31,7 +31,7 @@ from streaming.algebra.tree import (
     Union,
     column_name,
 )
-from streaming.algebra.types import INTEGRALS, duck_type, is_decimal, sum_type
+from streaming.algebra.types import FLOATS, INTEGRALS, duck_type, is_decimal, sum_type
 
 
 def scalar_sql(scalar: Scalar, dialect: Dialect, columns: Sequence[str]) -> str:
@@ -78,6 +78,13 @@ def _spark(
 def cast_sql(text: str, type_: str, dialect: Dialect) -> str:
     """CAST to a Spark type in the dialect's name for it."""
     return f"CAST({text} AS {duck_type(type_) if dialect == 'duckdb' else type_.upper()})"
+
+
+def key_sql(text: str, type_: str) -> str:
+    """A column as a key of groups, in both dialects: there is one zero, as Spark shows it."""
+    if type_ not in FLOATS:
+        return text
+    return f"CASE WHEN {text} = 0 THEN CAST(0 AS {type_.upper()}) ELSE {text} END"
 
 
 def sum_sql(argument: str, type_: str, dialect: Dialect) -> str:
@@ -176,7 +183,7 @@ def _join(tree: Join, dialect: Dialect, tables: Mapping[str, str]) -> str:
 def _aggregate(tree: Aggregate, dialect: Dialect, tables: Mapping[str, str]) -> str:
     columns = _columns(tree.child)
     types = [column.type for column in tree.child.schema]
-    keys = [columns[position] for position in tree.keys]
+    keys = [key_sql(columns[position], types[position]) for position in tree.keys]
     outputs = keys + [aggregation_sql(a, columns, types, dialect) for a in tree.aggregations]
     query = f"SELECT {_named(outputs)} FROM {_source(tree.child, dialect, tables)}"
     return f"{query} GROUP BY {', '.join(keys)}" if keys else query

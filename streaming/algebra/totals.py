@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from streaming.algebra.exact import duck_average, spark_average
 from streaming.algebra.renderings import Dialect
-from streaming.algebra.sql import cast_sql
+from streaming.algebra.sql import cast_sql, key_sql
 from streaming.algebra.tree import Aggregate, Aggregation
 from streaming.algebra.types import FLOATS, MAX_PRECISION, decimal, decimal_parts
 
@@ -52,7 +52,9 @@ def key_types(aggregate: Aggregate) -> list[str]:
 
 def keys_of(aggregate: Aggregate, alias: str) -> list[str]:
     """The keys as expressions over the child's rows."""
-    return [f"{alias}.c{key}" for key in aggregate.keys] or ["CAST(0 AS INT)"]
+    types = [aggregate.child.schema[key].type for key in aggregate.keys]
+    columns = [f"{alias}.c{key}" for key in aggregate.keys]
+    return list(map(key_sql, columns, types)) or ["CAST(0 AS INT)"]
 
 
 def arguments(aggregate: Aggregate) -> list[tuple[int, bool]]:

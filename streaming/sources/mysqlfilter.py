@@ -10,6 +10,7 @@ under NOT: a collation may take different texts for equal.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
 from sqlglot import exp
 
@@ -87,6 +88,8 @@ def _value(scalar: Scalar, names: Sequence[str]) -> exp.Expression | None:
             return _column(names[scalar.position])
         case Lit(value=None):
             return exp.Null()
+        case Lit(value=Decimal() as number):
+            return exp.Literal.number(f"{number:f}")  # with an exponent it would be a DOUBLE
         case Lit(value=bool() as flag):
             return exp.Literal.number(int(flag))
         case Lit() if scalar.type in _CASTS:

@@ -47,7 +47,7 @@ def product(psj: Psj) -> Tree:
     for a, b in psj.on:
         types = [tree.schema[i].type for i in (a, b)]
         tree = Select(tree, Call("=", (Col(a, types[0]), Col(b, types[1])), "boolean"))
-    for condition in psj.conditions:
+    for condition in (*psj.conditions, *psj.late):
         tree = Select(tree, condition)
     return Project(tree, psj.outputs, psj.schema)
 

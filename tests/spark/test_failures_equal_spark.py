@@ -80,6 +80,15 @@ def test_casts_and_signs_at_the_edges(spark: SparkSession, type_: str) -> None:
     at_edges(spark, (Column("x", type_),), texts)
 
 
+def test_groups_have_one_zero_and_a_select_list_has_two(spark: SparkSession) -> None:
+    rows = pa.table([pa.array([1, 2, 2]), pa.array([-0.0, -0.0, 0.0])], names=["k", "x"])
+    spark.createDataFrame(rows).createOrReplaceTempView("zeros")
+    shown = spark.sql("SELECT x FROM zeros WHERE k = 1").collect()
+    groups = spark.sql("SELECT x, COUNT(*), SUM(x) FROM zeros GROUP BY x").collect()
+    assert repr(shown[0].x) == "-0.0"
+    assert [repr(tuple(row)) for row in groups] == ["(0.0, 3, 0.0)"]
+
+
 def raises(spark: SparkSession, text: str) -> bool:
     try:
         spark.sql(text).collect()

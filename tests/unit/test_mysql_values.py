@@ -201,6 +201,8 @@ RELATION = Relation(
         Column("f", "float"),
         Column("d", "date"),
         Column("b", "boolean"),
+        Column("x", "double"),
+        Column("m", "decimal(18,9)"),
     ),
     (0,),
 )
@@ -218,6 +220,8 @@ RELATION = Relation(
         ("id = 1 OR f > 2", []),
         ("id IS NULL OR b", ["((r.`id` IS NULL) OR r.`b`)"]),
         ("upper(`Odd ``name`) = 'A' AND id = 3", ["(r.`id` = 3)"]),
+        ("m > 0.00000001", ["(r.`m` > 0.000000010)"]),
+        ("10 % id > 1 AND id = 3", ["(r.`id` = 3)"]),
     ],
 )
 def test_a_condition_is_weakened_where_the_engines_differ(condition: str, sent: list[str]) -> None:

@@ -11,9 +11,11 @@ import pyarrow as pa
 import pytest
 
 from streaming.algebra.bag import bag
+from streaming.algebra.duck import DuckEvaluator
 from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.evaluator import ViewError
+from streaming.algebra.evaluator import Batch, ViewError
 from streaming.algebra.meanings import evaluate, normal
+from streaming.algebra.normal import normal as view_of
 from streaming.algebra.numbered import numbered
 from streaming.algebra.parse import parse
 from streaming.algebra.signed import Signed, _table
@@ -108,3 +110,31 @@ def test_a_literal_is_negated_only_where_its_type_has_the_result(text: str) -> N
 def test_signs_and_casts_agree_at_the_edges(type_: str) -> None:
     for text in (*SIGNS, *(f"CAST(x AS {target})" for target in (*TYPES, "string"))):
         compared(text, (type_,), ("x",))
+
+
+@pytest.mark.parametrize("type_", ["float", "double"])
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("SELECT x FROM s.t", ["-0.0"]),
+        ("SELECT -x AS y, ABS(x) AS z FROM s.t", ["0.0", "0.0"]),
+        ("SELECT x, COUNT(*) AS n FROM s.t GROUP BY x", ["0.0", "1"]),
+        ("SELECT x, SUM(x) AS s FROM s.t GROUP BY x", ["0.0", "0.0"]),
+    ],
+)
+def test_a_zero_keeps_its_sign_and_groups_have_one_zero(
+    type_: str, text: str, shown: list[str]
+) -> None:
+    """Spark's NormalizeFloatingNumbers; `tests/spark` has the same rows from Spark."""
+    relation = Relation("s.t", (Column("x", type_),))
+    tree = view_of(parse(text, {"s.t": relation}))
+    schema = delta_schema(relation.schema)
+    table = _table(schema, {(0, (-0.0,)): 1})
+    few = DuckOperators(no_rows, no_rows, threads=1)  # type: ignore[arg-type]
+    evaluator = DuckEvaluator(tree, threads=1)
+    for found in (
+        few.evaluate(tree, {"s.t": Signed(schema, bag={(0, (-0.0,)): 1})}).table,
+        COLUMNS.evaluate(tree, {"s.t": Signed(schema, table)}).table,
+        evaluator.evaluate(Batch(0, 0, {"s.t": (table,)})),
+    ):
+        assert [repr(column[0].as_py()) for column in found.columns[2:]] == shown

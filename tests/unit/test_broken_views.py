@@ -126,7 +126,7 @@ def test_the_stage_suspends_its_view_once_and_the_others_go_on(tmp_path: Path) -
             Metrics(),
         )
         fence = Fence(tmp_path / "broken", {"start": start})
-        chain = ManifestStore(tmp_path / "_state" / "view-left")
+        chain = ManifestStore(tmp_path / "_state" / "view-left" / "manifests")
         stepper = Stepper(stage, chain, fence, stages._publish)
         stepper.batch(topics.batch([]).append_column("headers", [[]]))
         assert stage.suspended == error.as_dict() and (stage.handled, stage.needed) == (1, 0)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from streaming.algebra.tree import Call, Scalar, Tree, weight
+from streaming.algebra.tree import Aggregate, Call, Scalar, Tree, children, weight
 from streaming.errors import FrescoError
 
 TEXT = 1_000_000
@@ -27,6 +27,8 @@ NESTED = 100
 """Parentheses, brackets and CASEs open at one place."""
 DEPTH = 200
 """Functions inside each other, and relational nodes below each other."""
+GROUPINGS = 16
+"""GROUP BYs below each other: DuckDB's planner takes seconds at 20 and minutes at 24."""
 WEIGHT = 20_000
 """Of one expression."""
 TREE_WEIGHT = 100_000
@@ -42,11 +44,14 @@ sys.setrecursionlimit(max(sys.getrecursionlimit(), _FRAMES))
 
 
 def check_length(sql: str) -> None:
-    """Refuses a text that is too long to be read.
+    """Refuses a text that is too long to be read, or that no file can hold.
 
     Raises:
-        FrescoError: SQL_TOO_LARGE.
+        FrescoError: SQL_TOO_LARGE, SQL_SYNTAX.
     """
+    if any("\ud800" <= letter <= "\udfff" for letter in sql):
+        what = "the text holds half of a character (a surrogate), which no UTF-8 file has"
+        raise FrescoError("SQL_SYNTAX", what, todo="write the whole character")
     if len(sql) > TEXT:
         todo = "use fewer or shorter expressions, or several views"
         raise FrescoError("SQL_TOO_LARGE", f"{len(sql):,} characters, {TEXT:,} are read", todo=todo)
@@ -97,7 +102,14 @@ def checked(tree: Tree) -> Tree:
         what = f"the view has {_about(tree.weight)} parts when all it names is written out"
         todo = "make a view of its own of a query that is used several times, or use fewer columns"
         raise FrescoError("SQL_TOO_LARGE", f"{what}; {TREE_WEIGHT:,} are allowed", todo=todo)
+    if _groupings(tree) > GROUPINGS:
+        todo = "use a view of its own for the inner ones"
+        raise too_deep(f"more than {GROUPINGS} GROUP BYs inside each other", todo)
     return tree
+
+
+def _groupings(tree: Tree) -> int:
+    return isinstance(tree, Aggregate) + max(map(_groupings, children(tree)), default=0)
 
 
 def written_out(scalars: list[Scalar]) -> list[Scalar]:

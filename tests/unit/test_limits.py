@@ -156,6 +156,10 @@ WIDE_AND_DEEP = {
         f"SELECT a FROM {'(SELECT a + 1 AS a FROM ' * 90}n.r{')' * 90}",
         [(a + 90,) for a, _ in ROWS],
     ),
+    "nested GROUP BYs": (
+        f"SELECT a FROM {'(SELECT SUM(a) AS a, a AS b FROM ' * 16}n.r{' GROUP BY a)' * 16}",
+        [(a,) for a, _ in ROWS],
+    ),
     "500 queries of UNION ALL": (
         " UNION ALL ".join(["SELECT a FROM n.r"] * 500),
         [(a,) for a, _ in ROWS] * 500,
@@ -214,6 +218,11 @@ REFUSED = {
         "SQL_TOO_LARGE",
         f"SELECT {'UPPER(' * 8}s{')' * 8} AS x FROM n.r",
     ),
+    "17 GROUP BYs": (
+        "SQL_TOO_DEEP",
+        f"SELECT a FROM {'(SELECT SUM(a) AS a, a AS b FROM ' * 17}n.r{' GROUP BY a)' * 17}",
+    ),
+    "half of a character": ("SQL_SYNTAX", "SELECT '\ud800' AS x FROM n.r"),
     "no column": ("SQL_SYNTAX", "SELECT FROM n.r"),
     "types inside types": (
         "SQL_TOO_DEEP",

@@ -20,6 +20,8 @@ from streaming.algebra.delta import aggregates
 from streaming.algebra.duck import DuckEvaluator
 from streaming.algebra.evaluator import Batch, Evaluator, ViewError
 from streaming.algebra.functions import call
+from streaming.algebra.normal import normal
+from streaming.algebra.parse import parse
 from streaming.algebra.spark import SparkEvaluator
 from streaming.algebra.tree import (
     Aggregate,
@@ -30,6 +32,7 @@ from streaming.algebra.tree import (
     Join,
     Monus,
     Project,
+    Relation,
     Scan,
     Schema,
     Tree,
@@ -220,6 +223,32 @@ def test_spark_tells_the_number_of_a_missing_row_and_of_an_arithmetic_error(
     assert (caught.value.code, caught.value.number) == ("VIEW_RETRACTION_MISSING", 2)
     found = evaluator.evaluate(Batch(1, 1, {"s.r": rows(relation.schema, (1, -1, 6, 3))}))
     assert found.column(1).to_pylist() == [-1]
+
+
+def test_spark_meets_what_can_fail_only_in_rows_that_get_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A guard in a join's condition, one in WHERE, and a row without a partner."""
+    relations = {
+        name: Relation(f"s.{name}", tuple(Column(c, "int") for c in columns))
+        for name, columns in {"l": ("k", "i"), "r": ("j", "v")}.items()
+    }
+    text = "SELECT k, 10 % i AS x FROM s.l JOIN s.r ON k = j AND v > 0 WHERE 10 / i > v AND i <> 7"
+    view = normal(parse(text, {each.name: each for each in relations.values()}))
+    left = rows(relations["l"].schema, (0, 1, 1, 2), (1, 1, 2, 0), (2, 1, 3, 0), (4, 1, 4, 0))
+    right = rows(relations["r"].schema, (0, 1, 1, 1), (3, 1, 3, 0), (5, 1, 4, 1))
+    evaluators: list[Evaluator] = [
+        DuckEvaluator(view),
+        SparkEvaluator(view, spark, tmp_path / "state"),
+    ]
+    for evaluator in evaluators:
+        first = evaluator.evaluate(Batch(0, 0, {"s.l": left, "s.r": right}))
+        assert [column.to_pylist() for column in first.columns[2:]] == [[1], [0]]
+        evaluator.advance()
+        with pytest.raises(ViewError) as caught:
+            evaluator.evaluate(Batch(1, 6, {"s.l": left, "s.r": right}))
+        assert (caught.value.code, caught.value.number) == ("VIEW_ARITHMETIC", 5)
+        assert not evaluator.evaluate(Batch(1, 4, {"s.l": left, "s.r": right})).num_rows
 
 
 ORDERS = Scan("a.orders", (Column("id", "bigint"), Column("customer", "bigint")))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import duckdb
 import numpy as np
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +20,7 @@ from streaming.integrator.relevance import (
     ViewNeed,
     runs,
     view_needs,
+    work_of,
 )
 from streaming.messages import RelRun
 from streaming.sources.intake import Intake
@@ -81,6 +84,25 @@ def test_oddity_19_a_change_of_unused_columns_leaves_no_work() -> None:
     assert run.idle == ("archived", "child", "open")
     (run,) = rel([("u", order("open", id_=1), order("open", id_=2))])
     assert run.idle == ("archived",)
+
+
+def test_a_row_at_which_a_condition_fails_is_work_and_one_that_a_guard_keeps_away_is_none() -> None:
+    """The evaluator must meet the row that fails; the update of a guarded row is spared."""
+    divisor, kind = Col(0, "int"), Col(1, "int")
+    risky = call("=", call("%", Lit(10, "int"), divisor), Lit(1, "int"))
+    condition = call("and", risky, call("=", kind, Lit(7, "int")))
+    schema = (Column("divisor", "int"), Column("kind", "int"))
+    need = ScanNeed("s.r", (condition,), frozenset((0, 1)), schema)
+    news = [(0, 7), (0, 8), (3, 7), (4, 7), (None, 7), (0, None)]
+    cells = {"op": ["c"] * 6, "b0": [None] * 6, "b1": [None] * 6}
+    cells |= {f"a{i}": [new[i] for new in news] for i in (0, 1)}
+    types = {"op": pa.string()}
+    table = pa.table({n: pa.array(v, types.get(n, pa.int32())) for n, v in cells.items()})
+
+    def query(sql: str, rows: pa.Table) -> pa.Table:
+        return duckdb.connect().execute(sql).to_arrow_table() if rows.num_rows else rows
+
+    assert work_of(need, table, query).tolist() == [True, False, True, False, False, False]
 
 
 def test_a_scan_needs_its_projected_columns_and_those_of_its_condition() -> None:

@@ -123,7 +123,12 @@ class _Grouping:
 
     def _ordinal(self, node: exp.Literal) -> exp.Expr:
         position = constant(node).value
-        if not isinstance(position, int) or not 1 <= position <= len(self._items):
+        # 1L is no ordinal in Spark, but a constant to group by.
+        if (
+            not isinstance(position, int)
+            or not node.this.isdigit()
+            or not 1 <= position <= len(self._items)
+        ):
             raise self._text.refusal(
                 "SQL_UNSUPPORTED",
                 f"GROUP BY {node.this}: the select list has {len(self._items)} items",

@@ -124,6 +124,8 @@ def _lexemes(sql: str) -> Iterator[Lexeme]:
                 yield Lexeme("string", text[2:-1], start, at)
             case "string":
                 yield Lexeme("string", _value(text, start), start, at)
+            case "name" if text == "``":
+                _refuse("SQL_SYNTAX", "a name of no letters", "give it a name", start)
             case "name":
                 yield Lexeme("name", text[1:-1].replace("``", "`"), start, at)
             case _:

@@ -137,7 +137,12 @@ class _Parser:
         if clause is None:
             return ctes
         known = dict(ctes)
+        own: set[str] = set()
         for cte in clause.expressions:
+            if cte.alias.lower() in own:
+                what, todo = f"WITH names {cte.alias} twice", "give one of them another name"
+                raise self._text.refusal("SQL_SYNTAX", what, cte, todo)
+            own.add(cte.alias.lower())
             query = self.query(cte.this, known)
             known[cte.alias.lower()] = renamed(self._text, query, cte)
         return known

@@ -33,8 +33,22 @@ _OPERATORS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Mod: ("%",),
     exp.DPipe: ("||",),
 }
-_TAKES_CONDITIONS = (exp.And, exp.Or)
-_CONDITIONS = (exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.NullSafeNEQ)
+_LEVELS: Mapping[type[exp.Expr], int] = {
+    **{exp.Or: 1, exp.And: 2, exp.Not: 3},
+    **dict.fromkeys((exp.Is, exp.In, exp.Between, exp.Like, exp.NullSafeNEQ), 4),
+    **dict.fromkeys((exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ), 5),
+    **dict.fromkeys((exp.Add, exp.Sub, exp.DPipe), 10),
+    **dict.fromkeys((exp.Mul, exp.Div, exp.Mod), 11),
+    exp.Neg: 12,
+}
+"""How tightly Spark's grammar binds (`booleanExpression`, `valueExpression`), from OR upwards. What
+is not here is bound tightest. Operators of one level are read from the left."""
+_VALUE, _TIGHTEST = 5, 13
+_JOINERS = """
+    ANTI CROSS EXCEPT FULL INNER INTERSECT JOIN LATERAL LEFT MINUS NATURAL ON RIGHT SEMI UNION USING
+"""
+_NO_TABLE_ALIAS = frozenset(_JOINERS.split())
+"""Spark's `strictNonReserved` words: names of everything but a table in FROM."""
 _END = Lexeme("end", "the end", 0, 0)
 
 
@@ -66,7 +80,7 @@ class _Speller:
             exp.Literal: self._literal,
             exp.Boolean: lambda node: self._take("TRUE" if node.this else "FALSE"),
             exp.Null: lambda _: self._take("NULL"),
-            exp.Paren: lambda node: self._brackets(lambda: self._node(node.this)),
+            exp.Paren: self._paren,
             exp.Anonymous: self._call,
             exp.Substring: self._substring,
             exp.Trim: self._trim,
@@ -136,16 +150,28 @@ class _Speller:
         chain = [node]
         while type(chain[-1].this) in _OPERATORS:
             chain.append(chain[-1].this)
-        self._side(chain[-1], chain[-1].this)
+        for part in chain[:-1]:
+            if _LEVELS[type(part.this)] < _LEVELS[type(part)]:
+                raise self._wrong()
+        self._side(chain[-1].this, _LEVELS[type(chain[-1])])
         for part in reversed(chain):
             if not any(self._may(operator) for operator in _OPERATORS[type(part)]):
                 raise self._wrong()
-            self._side(part, part.expression)
+            self._side(part.expression, _LEVELS[type(part)] + 1)
 
-    def _side(self, parent: exp.Expr, node: exp.Expr) -> None:
-        """An operand; conditions stand beside AND and OR, elsewhere only in brackets."""
-        if not isinstance(parent, _TAKES_CONDITIONS) and isinstance(node, _CONDITIONS):
-            raise self._wrong()
+    def _side(self, node: exp.Expr, least: int) -> None:
+        """An operand that is bound at least as tightly as `least`, without brackets."""
+        inner = node
+        while isinstance(inner, exp.Paren) and "start" not in inner.meta:
+            inner = inner.this
+        if _LEVELS.get(type(inner), _TIGHTEST) < least:
+            word = self._next()
+            raise FrescoError(
+                "SQL_SYNTAX",
+                f"the operators round {word.text} are not read in one way everywhere",
+                where=self._text.where(word.start),
+                todo="write brackets round what belongs together",
+            )
         self._value(node)
 
     def _value(self, node: exp.Expr) -> None:
@@ -231,6 +257,9 @@ class _Speller:
         alias = node.args.get("alias")
         if alias is not None:
             self._may("AS")
+            word = self._next()
+            if word.kind == "word" and word.text.upper() in _NO_TABLE_ALIAS:
+                raise self._wrong()
             self._name(alias.this)
             self._columns(alias)
 
@@ -299,11 +328,14 @@ class _Speller:
             self._type(node.to)
             self._take(")")
         elif isinstance(node, exp.TryCast):
-            self._node(node.this)
+            self._side(node.this, _TIGHTEST)
             self._take("::")
             self._type(node.to)
         else:
             self._type(node.to)
+            start, end = self._next().start, self._next().end
+            if sum(start <= word.start < end for word in self._text.lexemes) > 1:
+                raise self._wrong()
             self._node(node.this)
 
     def _type(self, node: exp.Expr) -> None:
@@ -328,21 +360,28 @@ class _Speller:
             self._value(node.args["default"])
         self._take("END")
 
+    def _paren(self, node: exp.Paren) -> None:
+        """Brackets, or those that sqlglot puts in where the text has none."""
+        if "start" in node.meta:
+            self._brackets(lambda: self._node(node.this))
+        else:
+            self._node(node.this)
+
     def _minus(self, node: exp.Neg) -> None:
         self._take("-")
-        self._side(node, node.this)
+        self._side(node.this, _LEVELS[exp.Neg])
 
     def _not(self, node: exp.Not) -> None:
         """NOT before a condition, or inside a predicate: x NOT IN, x IS NOT NULL."""
         if self._may("NOT") or self._may("!"):
-            self._value(node.this)
+            self._side(node.this, _LEVELS[exp.Not])
         elif isinstance(node.this, exp.Is | exp.In | exp.Between):
             self._predicate(node.this, True)
         else:
             raise self._wrong()
 
     def _predicate(self, node: exp.Expr, negated: bool = False) -> None:
-        self._side(node, node.this)
+        self._side(node.this, _VALUE)
         if isinstance(node, exp.Is):
             self._take("IS", *(("NOT",) if negated else ()))
             if not isinstance(node.expression, exp.Null | exp.Boolean):
@@ -356,17 +395,19 @@ class _Speller:
             self._brackets(lambda: self._several(node.expressions, self._value))
         elif isinstance(node, exp.Between):
             self._take("BETWEEN")
-            self._side(node, node.args["low"])
+            self._side(node.args["low"], _VALUE)
             self._take("AND")
-            self._side(node, node.args["high"])
+            self._side(node.args["high"], _VALUE)
         else:
             self._take("LIKE")
-            self._side(node, node.expression)
+            self._side(node.expression, _VALUE)
 
     def _null_safe(self, node: exp.Binary) -> None:
-        self._side(node, node.this)
+        self._side(node.this, _VALUE)
         if isinstance(node, exp.NullSafeNEQ):
             self._take("IS", "DISTINCT", "FROM")
         elif not self._may("<=>"):
             self._take("IS", "NOT", "DISTINCT", "FROM")
-        self._side(node, node.expression)
+        self._side(
+            node.expression, _VALUE + 1 if self._words[self._at - 1].text == "<=>" else _VALUE
+        )

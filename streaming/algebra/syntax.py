@@ -73,6 +73,13 @@ class _Parser(SparkParser):
         self._begins(node, token)
         return node
 
+    def _parse_paren(self) -> Any:
+        token = self._curr
+        node = super()._parse_paren()
+        if isinstance(node, exp.Paren):
+            self._begins(node, token)
+        return node
+
     def _parse_lateral(self) -> Any:
         return self._marked(super()._parse_lateral)
 

@@ -60,7 +60,7 @@ bo AND i > 0 | bo OR i > 0 | NOT bo | !bo | ! (bo) | NOT bo AND bo | NOT i = 1 |
 i IN (1, 2, 10) | i NOT IN (1, NULL) | NOT i IN (1) | st IN ('', 'abc') | m IN (0, 12.34) | i IN (k) | dt IN ('2024-01-31') | i IN ('1', '10')
 i BETWEEN 0 AND 10 | i NOT BETWEEN 0 AND 10 | m BETWEEN -1 AND i | st BETWEEN 'a' AND 'b' | i BETWEEN 0 AND 10 AND bo | NOT i BETWEEN 1 AND 2 | k + 1 BETWEEN 1 AND 2 + 3
 st LIKE 'a%' | st NOT LIKE 'a%' | NOT st LIKE 'a%' | st LIKE '_bc' | st LIKE '' | st LIKE '%''%' | u LIKE '%b' | st LIKE '%' 'c' | st NOT LIKE 'a%' AND bo | st LIKE '%\U0001f600%'
-st || u | st || i | st || m | bo || st | st || 'a' || i | 'x' || k + 1
+st || u | st || i | st || m | bo || st | st || 'a' || i | 'x' || (k + 1) | k + 1 || 'x' | i = k IS NULL | i <=> k = bo | NOT k = i AND bo | -k * 2 + 1 | -k::bigint || 'x' | i < k = bo
 CASE WHEN i > 0 THEN 'a' WHEN bo THEN 'b' ELSE 'c' END | CASE WHEN bo THEN i END | CASE i WHEN 0 THEN 'z' WHEN NULL THEN 'n' WHEN 1 THEN 'o' END | CASE WHEN bo THEN 1 ELSE 2.5 END | CASE st WHEN 'abc' THEN k ELSE b END
 (i) + (1) | ((i = 1)) | (k + 2) * 3 | (CASE WHEN bo THEN 1 ELSE 2 END) + 1
 CAST(i AS BIGINT) | CAST(t AS INT) | CAST(i AS STRING) | CAST(m AS STRING) | CAST(k AS DECIMAL(20,5)) | CAST(big AS DECIMAL(38,2)) | CAST(k AS double) | CAST(t AS FLOAT) | CAST(bo AS INT) | CAST(bo AS STRING) | CAST(f AS DOUBLE) | CAST(dt AS TIMESTAMP_NTZ) | CAST(n AS DATE) | CAST(k AS NUMERIC(10, 1)) | CAST(k AS dec(5)) | CAST(k AS LONG) | CAST(k AS INTEGER) | CAST(k AS short) | CAST(k AS byte) | CAST(t AS REAL) | CAST(k AS DECIMAL) | CAST(m AS DECIMAL(17,1)) | k::bigint | m::string || 'x' | -k::smallint

@@ -29,7 +29,8 @@ NOT_SPARK = [
     "SELECT k, IF bo THEN 1 ELSE 2 END AS x FROM r", "SELECT k, UPPER(st AS x FROM r", "SELECT k, UPPER st) AS x FROM r", "SELECT k, UPPER(st,) AS x FROM r",
     "SELECT k, DATE AS x '2020-01-01' FROM r", "SELECT k, INT '5' AS x FROM r", "SELECT k, i::TEXT AS x FROM r", "SELECT k, CAST(i AS INT8) AS x FROM r",
     "WITH c AS (SELECT k FROM r), SELECT k FROM c", "WITH SELECT k FROM r", "SELECT k FROM (SELECT k FROM r", "SELECT TOP 3 k FROM r", "SELECT k INTO x FROM r",
-    "SELECT k FROM ONLY r", "SELECT k FROM r FOR UPDATE", "SELECT k FROM r x y", "SELECT k i j FROM r", "SELECT r.* AS x FROM r", "SELECT * x FROM r",
+    "SELECT left.k FROM r AS left", "SELECT k FROM r AS natural", "SELECT k FROM r minus", "SELECT k, DATE'2020' '-01-01' AS x FROM r",
+    "WITH c AS (SELECT k FROM r), C AS (SELECT k FROM q) SELECT k FROM c", "SELECT k FROM ONLY r", "SELECT k FROM r FOR UPDATE", "SELECT k FROM r x y", "SELECT k i j FROM r", "SELECT r.* AS x FROM r", "SELECT * x FROM r",
     "SELECT k FROM r JOIN ON r.k = 1 q", "SELECT k FROM r INNER q", "SELECT k FROM r CROSS q", "SELECT k FROM r JOIN JOIN q", "SELECT k FROM r LEFT q",
     "SELECT 1_000 AS x FROM r", "SELECT 0x1F AS x FROM r", "SELECT 1.5.2 AS x FROM r", "SELECT 1e AS x FROM r", "SELECT $1 AS x FROM r", "SELECT @x AS x FROM r", "SELECT {k} AS x FROM r",
     "SELECT E'a' AS x FROM r", "SELECT N'a' AS x FROM r", "SELECT B'01' AS x FROM r", "SELECT $$a$$ AS x FROM r", "SELECT k # i AS x FROM r", "SELECT k \\ i AS x FROM r",
@@ -42,6 +43,17 @@ def test_what_spark_cannot_parse_is_refused(text):
     with pytest.raises(FrescoError) as raised:
         parse(text, RELATIONS)
     assert raised.value.where.startswith("line 1, column ")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["'x' || k + 1 = st", "st || u - i = st", "bo = k < i", "bo <> k >= i", "bo = i IN (1)"],
+)
+def test_operators_that_sqlglot_binds_in_another_way_than_spark_are_refused(condition):
+    """Spark reads ('x' || k) + 1 and (bo = k) < i."""
+    with pytest.raises(FrescoError) as raised:
+        parse(f"SELECT k FROM r WHERE {condition}", RELATIONS)
+    assert raised.value.code in ("SQL_SYNTAX", "SQL_TYPES")
 
 
 def test_every_accepted_text_is_spelled_as_its_tree():

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streaming.plain import PlainFormatter
+
 if TYPE_CHECKING:
     from streaming.console.ending import Ending
     from streaming.console.terminal import Terminal
@@ -43,11 +45,11 @@ def serve(
     Raises:
         FrescoError: what keeps the pipeline from running.
     """
-    from streaming.config import load_config
+    from streaming.config import load_config, mask_files
     from streaming.console.ending import Ending
     from streaming.console.terminal import log_of_start, terminal
 
-    settings = load_config(config)
+    settings = mask_files(load_config(config))
     jars = None
     if local_jars:
         from streaming.embedded.jars import spark_jars
@@ -124,7 +126,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--metrics-port", type=int, help="in place of metrics.port; 0: a free one")
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    shown = logging.StreamHandler()
+    shown.setFormatter(PlainFormatter("%(asctime)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[shown])
     logging.getLogger("py4j").setLevel(logging.WARNING)
     logging.getLogger("kafka").setLevel(logging.ERROR)
 

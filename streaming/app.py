@@ -11,6 +11,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,21 +80,22 @@ def _until_it_ends(ending: Ending, make: Callable[[], Service], warehouse: Path)
     from streaming.errors import FrescoError
     from streaming.runtime.stalls import reached
 
+    ending.shows = partial(reached, warehouse)
     try:
         ending.service = service = make()
         service.run()
     except StopAsked:
         pass
     except FrescoError as error:
-        log.error("stopped by %s; %s", error.code, reached(warehouse))
+        log.error("stopped by %s; %s", error.code, ending.shows())
         raise
     except Exception as error:
-        log.exception("stopped by a defect; %s", reached(warehouse))
+        log.exception("stopped by a defect; %s", ending.shows())
         raise _defect(error, ending.terminal) from error
     finally:
         ending.starts = False
         ending.children(CHILDREN_SECONDS)
-    log.info("stopped by %s; %s", ending.reason, reached(warehouse))
+    log.info("stopped by %s; %s", ending.reason, ending.shows())
     return ending.status
 
 

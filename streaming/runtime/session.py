@@ -160,12 +160,15 @@ class StartingSession:
 
     def end(self, seconds: float) -> None:
         """End the JVM that it has started, by force after so many seconds; others would outlive us."""
-        with suppress(Exception):  # of a JVM that has ended already
-            self.stop()
-        self._thread.join(seconds)  # stopped while it started, it ends its JVM itself
+        if seconds:
+            with suppress(Exception):  # of a JVM that has ended already
+                self.stop()
+            self._thread.join(seconds)  # stopped while it started, it ends its JVM itself
         process = self._jvm
         if process is None:
             return
+        if not seconds:
+            process.kill()
         if process.stdin is not None:
             with suppress(OSError):
                 process.stdin.close()

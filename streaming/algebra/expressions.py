@@ -48,7 +48,7 @@ _LONG: dict[type[exp.Expr], str] = {
     exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
 _NUMBER = re.compile(
-    r"(?P<digits>-?[0-9.]+(?P<exponent>[eE][+-]?\d+)?)(?P<suffix>[lLsSyYdDfF]|[bB][dD]|)"
+    r"(?P<digits>-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?P<exponent>[eE][+-]?[0-9]+)?)(?P<suffix>[lLsSyYdDfF]|[bB][dD]|)"
 )
 _INTEGRAL_SUFFIXES = {"L": "bigint", "S": "smallint", "Y": "tinyint"}
 _SCALAR = (
@@ -279,7 +279,8 @@ def number(written: str) -> Lit:
         FrescoError: SQL_LITERAL for one that its type does not hold, or not exactly.
     """
     match = _NUMBER.fullmatch(written)
-    assert match is not None
+    if match is None:
+        raise _no_literal(written, "any number")
     digits, suffix = match["digits"], match["suffix"].upper()
     if suffix in _INTEGRAL_SUFFIXES:
         type_ = _INTEGRAL_SUFFIXES[suffix]

@@ -200,7 +200,7 @@ class _Speller:
     def _select(self, node: exp.Select) -> None:
         self._with(node)
         self._take("SELECT")
-        self._several(node.expressions, self._item)
+        self._several(node.expressions, self._output)
         self._take("FROM")
         self._node(node.args["from_"].this)
         for join in node.args.get("joins") or ():
@@ -212,6 +212,13 @@ class _Speller:
             if node.args.get(key):
                 self._take(*words)
                 self._value(node.args[key].this)
+
+    def _output(self, node: exp.Expr) -> None:
+        """A select item; +k is not named k."""
+        if isinstance(node, exp.Column):
+            self._node(node)
+        else:
+            self._item(node)
 
     def _item(self, node: exp.Expr) -> None:
         if isinstance(node, exp.Star):

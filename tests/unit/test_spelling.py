@@ -19,7 +19,7 @@ NOT_SPARK = [
     "SELECT k, i BETWEEN 0 10 AS x FROM r", "SELECT k, i NOT BETWEEN 0 10 AS x FROM r",
     "SELECT k AS , i FROM r", "SELECT k AS <=> FROM r", "SELECT k AS .5 FROM r", "SELECT k AS || FROM r", "SELECT k AS 'x' FROM r", "SELECT k AS 1 FROM r",
     "SELECT AS k FROM r", "SELECT COUNT(+ *) AS n FROM r", "SELECT k FROM . r", "SELECT k FROM r. ", "SELECT k FROM r, WHERE k > 1",
-    "SELECT k FROM r WHERE m > . 0", "SELECT x.k FROM r x JOIN q y ON WHERE x.k = y.k", "SELECT k FROM r JOIN q USING ()",
+    "SELECT k FROM r WHERE m > . 0", "SELECT . 1.50 AS x FROM r", "SELECT x.k FROM r x JOIN q y ON WHERE x.k = y.k", "SELECT k FROM r JOIN q USING ()",
     "SELECT k FROM r GROUP BY k WHERE k > 1", "SELECT k FROM r HAVING k > 1 GROUP BY k", "FROM r WHERE k > 1 SELECT k", "SELECT k WHERE k > 1 FROM r",
     "SELECT k FROM r WHERE", "SELECT k FROM r GROUP BY", "SELECT k FROM r GROUP BY ,k", "SELECT k FROM r UNION ALL", "SELECT k FROM r)", "(SELECT k FROM r",
     "SELECT k, i IS 5 AS x FROM r", "SELECT k, i IS .5 AS x FROM r", "SELECT k, i IS k AS x FROM r", "SELECT k, i ISNULL AS x FROM r", "SELECT k, i NOTNULL AS x FROM r",
@@ -54,6 +54,13 @@ def test_operators_that_sqlglot_binds_in_another_way_than_spark_are_refused(cond
     with pytest.raises(FrescoError) as raised:
         parse(f"SELECT k FROM r WHERE {condition}", RELATIONS)
     assert raised.value.code in ("SQL_SYNTAX", "SQL_TYPES")
+
+
+def test_a_column_with_a_sign_has_no_name():
+    """Spark calls it (+ k)."""
+    with pytest.raises(FrescoError):
+        parse("SELECT + k FROM r", RELATIONS)
+    parse("SELECT + k AS k FROM r", RELATIONS)
 
 
 def test_every_accepted_text_is_spelled_as_its_tree():

@@ -45,6 +45,7 @@ EAGER = ("<=>", "isnull", "concat")
 DIVISORS = ("/", "%")
 """Functions that evaluate their second argument first."""
 UNFIT = "a result that does not fit its type"
+_NATIVE = ("+", "-", "*", "cast", "not", "=", "<", "<=", ">", ">=")
 REASONS = dict.fromkeys(DIVISORS, "division by zero") | dict.fromkeys(
     ("upper", "lower"), "VALUE_LETTERCASE: a letter whose other case depends on the engine"
 )
@@ -107,8 +108,31 @@ def duck_text(scalar: Scalar, columns: Sequence[str]) -> tuple[str, str | None]:
     return value, _failed(scalar, texts, value)
 
 
+def duck_native(scalar: Scalar, columns: Sequence[str]) -> str | None:
+    """Text that DuckDB itself raises at, where its order decides nothing; None of other expressions.
+
+    At most the argument that is evaluated first can fail, and the function is one that raises in DuckDB
+    where it fails here. Sums and products are so, and their text computes each value once.
+    """
+    if not isinstance(scalar, Call):
+        return duck_text(scalar, columns)[0]
+    first, *others = scalar.args
+    if scalar.function not in _NATIVE or any(map(fails, others)):
+        return None
+    text = duck_native(first, columns)
+    if text is None:
+        return None
+    args = [text, *(duck_text(arg, columns)[0] for arg in others)]
+    if scalar.type in INTEGRALS and scalar.function in "+-*":
+        return f"CAST({args[0]} {scalar.function} {args[1]} AS {duck_type(scalar.type)})"
+    return None if _can_fail(scalar) else renderings.DUCK[scalar.function](scalar, args)
+
+
 def duck_raising(scalar: Scalar, columns: Sequence[str]) -> str:
     """Text of the value that raises at a row where it fails."""
+    native = duck_native(scalar, columns) if fails(scalar) else None
+    if native is not None:
+        return native
     value, failed = duck_text(scalar, columns)
     if failed is None:
         return value
@@ -126,6 +150,10 @@ def duck_holds(condition: Scalar, columns: Sequence[str]) -> str:
             continue
         if not cases and safe:
             cases.append(f"WHEN ({' AND '.join(safe)}) IS NOT TRUE THEN FALSE")
+        native = duck_native(part, columns)
+        if native is not None:
+            cases.append(f"WHEN ({native}) IS NOT TRUE THEN FALSE")
+            continue
         cases.append(f"WHEN {failed} THEN {_error(part)}")
         cases.append(f"WHEN ({value}) IS NOT TRUE THEN FALSE")
     if cases:

@@ -213,6 +213,9 @@ def verify(
     source: Annotated[bool, typer.Option("--source", help="compare with the databases")] = False,
     sample: Annotated[int, typer.Option(help="numbers to check, 0 for all")] = 200,
     seed: Annotated[int, typer.Option(help="of the sample")] = 1,
+    by_spark: Annotated[
+        int, typer.Option(help="of them, numbers at which Spark itself runs the views' text")
+    ] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Recompute the views from the recorded updates and say which level they really have."""
@@ -231,7 +234,7 @@ def verify(
             verdict = verify_sources(folder, databases(load_config(config)))
         else:
             with _progress(as_json) as progress:
-                verdict = verify_pipeline(folder, sample or None, seed, progress)
+                verdict = verify_pipeline(folder, sample or None, seed, progress, by_spark)
         if as_json:
             print(json.dumps(verdict.as_dict(), default=str))
         else:

@@ -2,7 +2,9 @@
 
 `verify_pipeline` rebuilds the captured relations from `<warehouse>/_updates`, number by number,
 runs each view's own SQL over them in DuckDB (`proof.recompute`; no code of the view managers), and
-compares with the changelog at each number and with the group table at each epoch. `verify_sources`
+compares with the changelog at each number and with the group table at each epoch. DuckDB's text of the
+view comes from sqlglot, which the views were parsed with too; so Spark itself runs the text as it stands
+at some of the numbers (`proof.sparktext`), and what Spark says counts. `verify_sources`
 compares with the databases themselves, so that input lost before `_updates` shows too; it holds
 only while the workload rests and everything has arrived, which the caller sees to.
 """
@@ -11,16 +13,20 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from streaming.errors import FrescoError
 from streaming.proof.databases import Database, judge_databases
 from streaming.proof.group import GroupProof
 from streaming.proof.levels import Judged, Verdict, Witness
 from streaming.proof.sessions import judge_sessions
+from streaming.proof.sparktext import SparkText
 from streaming.readers import Warehouse
 
 __all__ = ["Database", "Judged", "Verdict", "Witness", "verify_pipeline", "verify_sources"]
+
+NO_SPARK = ("EMBEDDED_JAVA_MISSING", "SPARK_SESSION")
 
 Progress = Callable[[str, int, int], None]
 """Called with (group, numbers done, numbers in all)."""
@@ -31,6 +37,7 @@ def verify_pipeline(
     sample: int | None = None,
     seed: int = 1,
     progress: Progress | None = None,
+    by_spark: int = 0,
 ) -> Verdict:
     """The level each view and each group reaches, recomputed from the recorded updates.
 
@@ -38,6 +45,8 @@ def verify_pipeline(
         warehouse: the pipeline's folder.
         sample: so many numbers at most, and so many epochs: always 0, the frontier and the newest
             epochs' frontiers, the rest drawn with `seed`. None: every number and epoch.
+        by_spark: at so many of those numbers Spark runs each view's text, in this process's session
+            if there is one. 0: at none. The verdict says where it did, or why it could not.
 
     Raises:
         FrescoError: VERIFY_SQL, VERIFY_RETENTION when updates from number 0 on are no longer
@@ -48,6 +57,7 @@ def verify_pipeline(
     lines: list[Judged] = []
     problems: list[str] = []
     frontiers: dict[str, int] = {}
+    proofs: list[GroupProof] = []
     for group in opened.groups():
         if opened.epochs(group)[-1].sessions:
             rng = random.Random(seed)
@@ -56,11 +66,36 @@ def verify_pipeline(
             continue
         proof = GroupProof(opened, str(warehouse), group, sample, random.Random(seed))
         proof.run(progress)
+        proofs.append(proof)
+        frontiers[group] = proof.frontier
+    text = _heard(proofs, by_spark)
+    for proof in proofs:
         lines += proof.lines()
         problems += proof.problems
-        frontiers[group] = proof.frontier
     seconds = time.perf_counter() - begin
-    return Verdict("updates", tuple(lines), tuple(problems), frontiers, seed, seconds)
+    return Verdict("updates", tuple(lines), tuple(problems), frontiers, seed, seconds, text)
+
+
+def _heard(proofs: Sequence[GroupProof], most: int) -> str:
+    """Has Spark run the views' text; tells whether it did."""
+    why = "it was not asked to"
+    if proofs and most:
+        from streaming.runtime.passing import passing_session
+
+        try:
+            with passing_session() as spark:
+                for proof in proofs:
+                    with SparkText(spark) as text:
+                        proof.hear(text, most)
+            return "Spark ran each view's text as it stands, at the numbers that each line names"
+        except FrescoError as error:
+            if error.code not in NO_SPARK:
+                raise
+            why = error.what
+    unable = next((proof.unable for proof in proofs if proof.unable is not None), None)
+    if unable is not None:
+        raise unable
+    return f"Spark ran no view's text ({why}); DuckDB ran what sqlglot, Fresco's parser too, made of it"
 
 
 def verify_sources(warehouse: str | Path, databases: Mapping[str, Database]) -> Verdict:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from rich.console import Group
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
-
-from streaming.plain import plain
 
 if TYPE_CHECKING:
     from streaming.runtime.costing import PlanCosts
@@ -58,9 +57,9 @@ def refusals_table(refused: Refused) -> Table:
             one.view,
             one.level,
             one.mode,
-            f"{one.error.code}: {one.error.what}",
+            escape(f"{one.error.code}: {one.error.what}"),
             ", ".join(one.able) or "none",
-            one.error.todo,
+            escape(one.error.todo),
         )
     return table
 
@@ -85,16 +84,16 @@ def status_table(status: PipelineStatus) -> Table:
     table = Table(title=f"held by {status.holder}", title_justify="left")
     for name in ("what", "number", "state"):
         table.add_column(name)
-    table.add_row("service", "", status.service)
+    table.add_row("service", "", escape(status.service))
     for stall in status.stalls:
         table.add_row(
-            stall["what"],
+            escape(stall["what"]),
             "",
-            f"WAITS {stall['code']}: {stall['says']} -> {stall['todo']}",
+            escape(f"WAITS {stall['code']}: {stall['says']} -> {stall['todo']}"),
         )
     for driver in status.drivers if len(status.drivers) > 1 else ():
         says = ", ".join(f"{name} {value}" for name, value in driver.owner.items())
-        table.add_row(f"driver of {', '.join(driver.roles)}", "", says)
+        table.add_row(f"driver of {', '.join(driver.roles)}", "", escape(says))
     for group in status.groups:
         fresh = "-" if group.behind_s is None else f"{group.behind_s:.1f} s behind the sources"
         age = "-" if group.age_s is None else f"committed {group.age_s:.0f} s ago"
@@ -110,7 +109,7 @@ def status_table(status: PipelineStatus) -> Table:
         state = f"step {stage.step}, generation {stage.generation}"
         if stage.error:
             where = f" [{stage.error['where']}]" if stage.error.get("where") else ""
-            state = f"SUSPENDED {stage.error['code']}: {stage.error['what']}{where}"
+            state = escape(f"SUSPENDED {stage.error['code']}: {stage.error['what']}{where}")
         if stage.spanned:
             state += f"; {stage.spanned} transactions spanned merge groups"
         for source, transaction in stage.lacking.items():
@@ -122,7 +121,7 @@ def status_table(status: PipelineStatus) -> Table:
         )
     for error in status.bad_records[:_SHOWN_RECORDS]:
         skipped = f"; skipped by {error['skipped']}" if "skipped" in error else ""
-        table.add_row("bad record", "", f"{error['where']}: {error['code']}{skipped}")
+        table.add_row("bad record", "", escape(f"{error['where']}: {error['code']}{skipped}"))
     if (more := len(status.bad_records) - _SHOWN_RECORDS) > 0:
         table.add_row("bad records", "", f"{more} more in _state/bad_records")
     return table
@@ -133,11 +132,11 @@ def rows_table(rows: pa.Table, limit: int) -> Group:
     count = "1 row" if rows.num_rows == 1 else f"{rows.num_rows} rows"
     table = Table()
     for name in rows.column_names:
-        table.add_column(plain(name))
+        table.add_column(name)
     shown = rows.slice(0, limit)
     # Column by column: two columns of an answer may have one name.
     for row in zip(*(column.to_pylist() for column in shown.columns), strict=True):
-        table.add_row(*(Text("NULL" if value is None else plain(value)) for value in row))
+        table.add_row(*(Text("NULL" if value is None else str(value)) for value in row))
     return Group(table, count + (f", {limit} shown" if rows.num_rows > limit else ""))
 
 
@@ -147,10 +146,10 @@ def findings_table(findings: Sequence[Finding]) -> Table:
     for name in ("check", "result", "do"):
         table.add_column(name)
     for finding in findings:
-        mark = {"ok": ("ok", "green"), "warning": ("warning", "yellow")}.get(
-            finding.level, ("wrong", "red")
+        mark = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]"}.get(
+            finding.level, "[red]wrong[/]"
         )
-        table.add_row(finding.check, Text.assemble(mark, f" {finding.says}"), finding.todo)
+        table.add_row(finding.check, f"{mark} {escape(finding.says)}", escape(finding.todo))
     return table
 
 
@@ -160,17 +159,17 @@ def verdict_table(verdict: Verdict) -> Table:
         "updates": "verify: recomputed from the recorded updates",
         "databases": "verify --source: compared with the databases",
     }[verdict.against]
-    mark = ("holds", "green") if verdict.holds else ("DOES NOT HOLD", "bold red")
+    mark = "[green]holds[/]" if verdict.holds else "[bold red]DOES NOT HOLD[/]"
     reached = ", ".join(f"{group} up to {number}" for group, number in verdict.frontier.items())
     table = Table(
-        title=Text.assemble(f"{against} ({reached}; {verdict.seconds:.1f} s): ", mark),
+        title=f"{against} ({reached}; {verdict.seconds:.1f} s): {mark}",
         title_justify="left",
-        caption="\n".join(verdict.problems) or None,
+        caption=escape("\n".join((*verdict.problems, verdict.text)).strip()) or None,
     )
-    for name in ("what", "asked", "achieved", "numbers", "epochs", "rows", "note"):
+    for name in ("what", "asked", "achieved", "numbers", "by Spark", "epochs", "rows", "note"):
         table.add_column(name)
     for line in verdict.lines:
-        achieved = Text(line.achieved, "green" if line.holds else "bold red")
+        achieved = f"[green]{line.achieved}[/]" if line.holds else f"[bold red]{line.achieved}[/]"
         note = line.note
         if line.witness is not None:
             note = f"{note} {line.witness}".strip()
@@ -179,8 +178,9 @@ def verdict_table(verdict: Verdict) -> Table:
             line.asked,
             achieved,
             str(line.states),
+            ", ".join(map(str, line.by_spark)),
             str(line.epochs),
             str(line.rows),
-            note,
+            escape(note),
         )
     return table

@@ -77,6 +77,11 @@ def spark_jars(progress: Progress = print_progress) -> list[Path]:
     return sorted(resolve([SPARK_SET], progress)[0].glob("*.jar"))
 
 
+def spark_jars_here() -> list[Path]:
+    """Those of `spark_jars` that are in the cache already; none is fetched."""
+    return sorted(_folder(SPARK_SET).glob("*.jar"))
+
+
 def jars_of_spark() -> list[Path]:
     """The jars that pyspark brings along."""
     return sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))

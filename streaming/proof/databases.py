@@ -105,6 +105,8 @@ def _judge_view(
     schema = tuple(Column(one["name"], one["type"]) for one in spec["schema"])
     recomputed = Recomputed(engine, name, table, schema, spec["sql"], relations)
     recomputed.prepare()
+    if recomputed.unable is not None:
+        raise recomputed.unable
     try:
         rows = warehouse.read(name, expanded=False, suspended_as_of=True)
     except FrescoError as error:
@@ -114,9 +116,13 @@ def _judge_view(
     facts = rows.schema.metadata or {}
     after = facts.get(b"fresco.suspended_after")
     found = recomputed.differences(recomputed.take_rows(rows))
+    counted = recomputed.print()
+    if counted is None:
+        assert recomputed.unable is not None
+        raise recomputed.unable
     note = f"suspended after {after.decode()}" if after is not None else ""
     number = int(facts.get(b"fresco.number", b"-1"))
-    return _line("view", name, found, recomputed.print()[0], number, note)
+    return _line("view", name, found, counted[0], number, note)
 
 
 def _line(

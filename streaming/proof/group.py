@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from streaming.algebra.tree import Column, Relation
+from streaming.errors import FrescoError
 from streaming.proof import recorded
 from streaming.proof.chain import problems_of
 from streaming.proof.engine import open_engine, spare_threads, stand_at
@@ -32,6 +33,7 @@ from streaming.proof.levels import (
 )
 from streaming.proof.order import Touched, overtaken, touched_rows
 from streaming.proof.recompute import Recomputed, offer_relation, parents_first
+from streaming.proof.sparktext import SparkText
 from streaming.proof.view import ViewProof
 from streaming.readers import Warehouse
 from streaming.warehouse.epoch import Epoch
@@ -39,6 +41,10 @@ from streaming.warehouse.updates import UpdatesReader
 
 EPOCHS = 100
 """Of so many epochs the table state is read when only a sample is checked."""
+APPEALS = 100
+"""At so many numbers, at most, Spark judges a view that DuckDB reads otherwise."""
+SPARK_ROWS = 20_000_000
+"""Rows that Spark reads for a view at all its numbers together, about."""
 MOST_TOLD = 3
 """Of so many retractions without a row each history tells."""
 
@@ -178,6 +184,67 @@ class GroupProof:
             if progress is not None:
                 progress(self.group, done, len(self._numbers))
 
+    @property
+    def unable(self) -> FrescoError | None:
+        """Why DuckDB cannot run a view's text."""
+        return next((v.recomputed.unable for v in self._views if v.recomputed.unable), None)
+
+    def hear(self, text: SparkText, most: int) -> None:
+        """Has Spark run the views' text at some of the numbers; what it says is the law.
+
+        At the first number and the last, at epochs' frontiers and between, and where DuckDB found
+        something wrong. A view that DuckDB reads otherwise is judged by Spark alone.
+
+        Args:
+            most: numbers for each view, but for those that DuckDB found wrong.
+
+        Raises:
+            FrescoError: VERIFY_SQL.
+        """
+        for name, history in self._histories.items():
+            text.offer(self._relations[name], history.all_times())
+        for view in self._views:
+            text.read(view.name, view.sql)
+        held = sum(history.size for history in self._histories.values())
+        most = max(2, min(most, SPARK_ROWS // max(1, held)))
+        ends = spread(sorted(self._checked), most // 2)
+        common = {*ends, *spread(self._numbers, most - len(ends))}
+        self._hear(text, {view: common | {*view.wrong[:2]} for view in self._views})
+        doubted = {view: view.doubted for view in self._views if view.doubted}
+        if not doubted:
+            return
+        many = max(most, min(APPEALS, SPARK_ROWS // max(1, held)))
+        again = {*spread(sorted(self._checked), many // 2), *spread(self._numbers, many // 2)}
+        self._hear(text, {view: again for view in doubted})
+        for view, why in doubted.items():
+            view.only_by_spark(why)
+        for number, epochs in self._checked.items():
+            for epoch in epochs:
+                self._compare_as_recorded(epoch, [v for v in doubted if number in v.heard])
+
+    def _hear(self, text: SparkText, asked: Mapping[ViewProof, set[int]]) -> None:
+        """Spark's states of views, at those of the numbers that they have, and their first and last."""
+        wanted = {}
+        for view, numbers in asked.items():
+            there = numbers.intersection(view.numbers) | {*view.numbers[:1], *view.numbers[-1:]}
+            wanted[view.name] = sorted(there - view.heard.keys())
+        found = text.bags({name: numbers for name, numbers in wanted.items() if numbers})
+        for view in asked:
+            if view.name in found:
+                view.hear(*found[view.name])
+
+    def _compare_as_recorded(self, epoch: Epoch, views: Sequence[ViewProof]) -> None:
+        """An epoch's tables beside the changelog, for views of which only that has been judged."""
+        if not views or not epoch.is_prefix:
+            return
+        state = recorded.epoch_state(self._path, self.group, epoch.epoch)
+        if state is None:
+            return
+        for view in views:
+            rows = recorded.view_rows(state, self._warehouse.table(view.name))
+            if epoch.shows(view.name, view.since) and rows is not None:
+                view.as_recorded(epoch, epoch.suspended.get(view.name, epoch.frontier), rows)
+
     def _compare_epoch(self, epoch: Epoch) -> None:
         ahead = [run for run in epoch.covered if run[0] > epoch.frontier]
         state = recorded.epoch_state(self._path, self.group, epoch.epoch)
@@ -223,11 +290,22 @@ class GroupProof:
         holds = reaches(level, asked)
         witness = self.overtaken or next((v.witness for v in views if v.witness is not None), None)
         rows = sum(view.line().rows for view in views)
+        heard = [view.heard.keys() for view in views]
+        by_spark = tuple(sorted(set[int]().union(*heard)))
         group = Judged(
             "group", self.group, asked, level, holds, len(seen.states), len(seen.epochs), rows,
-            None if holds else witness, note,
+            None if holds else witness, note, by_spark,
         )  # fmt: skip
         return [group, *(view.line() for view in self._views)]
+
+
+def spread(numbers: Sequence[int], most: int) -> list[int]:
+    """So many of the numbers at most, the first and the last among them, evenly spread."""
+    if len(numbers) <= most:
+        return list(numbers)
+    if most < 2:
+        return list(numbers[-1:])[:most]
+    return [numbers[at * (len(numbers) - 1) // (most - 1)] for at in range(most)]
 
 
 def _base_relations(specs: Sequence[Mapping[str, Any]]) -> dict[str, set[str]]:

@@ -127,6 +127,10 @@ class History:
         )
         return f"(SELECT {columns} FROM {copies} WHERE _from <= {NOW} AND _until > {NOW})"
 
+    def all_times(self) -> pa.Table:
+        """The copies that `rows_now` has laid out: c0.., from which number, and up to which (not in)."""
+        return self._connection.execute(f"FROM {self._name}_copies").to_arrow_table()
+
     def rows_ahead(self, number: int, ahead: Runs) -> str:
         """SQL, in parentheses: the rows after `number` and the numbers of `ahead`."""
         columns = ", ".join(self.columns)

@@ -168,6 +168,7 @@ class Judged:
         epochs: how many table states.
         rows: in the last state compared.
         note: what a reader must know (suspended, released transactions, states that expired).
+        by_spark: the numbers at which Spark itself ran the view's text.
     """
 
     kind: str
@@ -180,6 +181,7 @@ class Judged:
     rows: int
     witness: Witness | Overtaken | None = None
     note: str = ""
+    by_spark: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -192,6 +194,7 @@ class Verdict:
         problems: what is wrong beside levels: epochs that do not advance, doubled `_id`s,
             multiplicities below zero.
         frontier: group -> the last number compared.
+        text: by whom the views' text was read, a sentence.
     """
 
     against: str
@@ -200,6 +203,7 @@ class Verdict:
     frontier: Mapping[str, int]
     seed: int
     seconds: float
+    text: str = ""
 
     @property
     def holds(self) -> bool:

@@ -116,6 +116,7 @@ class Recomputed:
     Attributes:
         bag: SQL, in parentheses, of the result: c0.., _n.
         loose: positions compared within the tolerance.
+        unable: why DuckDB cannot run it; nothing but the recorded rows' bags can be asked for then.
     """
 
     def __init__(
@@ -131,45 +132,50 @@ class Recomputed:
         self.columns = columns_of(schema)
         self._connection = connection
         self._given, self._statement = f"{table}_given", f"{table}_print"
-        inner = f"({duck_text(sql, relations, name)}) AS q({', '.join(self.columns)})"
-        self._rows = f"(SELECT {typed_columns(schema)} FROM {inner})"
+        self.unable: FrescoError | None = None
+        self.loose = tuple(at for at, one in enumerate(schema) if one.type in FLOATS)
+        try:
+            self._plan(duck_text(sql, relations, name))
+        except FrescoError as error:
+            self.unable = error
+
+    def _plan(self, text: str) -> None:
+        inner = f"({text}) AS q({', '.join(self.columns)})"
+        self._rows = f"(SELECT {typed_columns(self.schema)} FROM {inner})"
         self.bag = f"(SELECT *, count(*) AS _n FROM {self._rows} GROUP BY ALL)"
         try:
-            kinds = connection.execute(f"DESCRIBE SELECT * FROM {inner}").fetchall()
+            kinds = self._connection.execute(f"DESCRIBE SELECT * FROM {inner}").fetchall()
             names = ", ".join(
                 f"{column} AS {quoted(one.name)}"
-                for column, one in zip(self.columns, _distinct(schema), strict=True)
+                for column, one in zip(self.columns, _distinct(self.schema), strict=True)
             )
-            connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT {names} FROM {inner}")
+            self._connection.execute(
+                f"CREATE VIEW {quoted(self.name)} AS SELECT {names} FROM {inner}"
+            )
         except duckdb.Error as error:
-            raise _failed(name, error) from error
+            raise _failed(self.name, error) from error
         floating = {at for at, kind in enumerate(kinds) if kind[1] in ("DOUBLE", "FLOAT")}
-        self.loose = tuple(
-            at for at, one in enumerate(schema) if one.type in FLOATS or at in floating
-        )
+        self.loose = tuple(sorted({*self.loose, *floating}))
 
     def prepare(self) -> None:
-        """Plans `print`; what has changed in DuckDB's catalog since makes every `print` plan anew.
-
-        Raises:
-            FrescoError: VERIFY_SQL as `print`.
-        """
+        """Plans `print`; what has changed in DuckDB's catalog since makes every `print` plan anew."""
+        if self.unable is not None:
+            return
         query = print_of(self._rows, self.schema)
         try:
             self._connection.execute(f"PREPARE {self._statement} AS {query}")
         except duckdb.Error as error:
-            raise _failed(self.name, error) from error
+            self.unable = _failed(self.name, error)
 
-    def print(self) -> Print:
-        """The result's print; `prepare` first.
-
-        Raises:
-            FrescoError: VERIFY_SQL when DuckDB cannot (an overflow, an unknown function).
-        """
+    def print(self) -> Print | None:
+        """The result's print, `prepare` first; None when DuckDB is unable (an overflow, ...)."""
+        if self.unable is not None:
+            return None
         try:
             found = self._connection.execute(f"EXECUTE {self._statement}").fetchone()
         except duckdb.Error as error:
-            raise _failed(self.name, error) from error
+            self.unable = _failed(self.name, error)
+            return None
         assert found is not None
         return as_print(found)
 
@@ -194,52 +200,83 @@ class Recomputed:
             expected: a bag in SQL; the view's own when None.
 
         Raises:
-            FrescoError: VERIFY_SQL as `print`.
+            FrescoError: VERIFY_SQL when DuckDB cannot run the view.
         """
-        most = MISMATCHES if self.loose else limit
         try:
-            found = differences(self._connection, expected or self.bag, other, self.schema, most)
+            return different(
+                self._connection, expected or self.bag, other, self.schema, self.loose, limit
+            )
         except duckdb.Error as error:
             raise _failed(self.name, error) from error
-        if self.loose and len(found) < MISMATCHES:
-            found = self._beyond_tolerance(found)
-        return found[:limit]
 
-    def _beyond_tolerance(self, found: list[Difference]) -> list[Difference]:
-        """Without the pairs that differ in loose columns only, and there by little."""
-        groups: dict[tuple[Any, ...], tuple[list[Difference], list[Difference]]] = {}
-        for one in found:
-            key = tuple(value for at, value in enumerate(one.row) if at not in self.loose)
-            sides = groups.setdefault(key, ([], []))
-            sides[one.expected < one.found].append(one)
-        left: list[Difference] = []
-        for more, less in groups.values():
-            wanted = [one for one in more for _ in range(one.expected - one.found)]
-            given = [one for one in less for _ in range(one.found - one.expected)]
-            pairs = zip(
-                sorted(wanted, key=self._order), sorted(given, key=self._order), strict=False
-            )
-            if len(wanted) != len(given) or not all(self._close(a.row, b.row) for a, b in pairs):
-                left += [*more, *less]
-        return left
+    def spark_bag(self, rows: pa.Table, schema: Schema) -> str:
+        """A bag in SQL of rows as Spark gives them, in Spark's types, until the next."""
+        self._connection.register(f"{self._given}_spark", rows)
+        typed = typed_columns(schema)
+        return f"(SELECT *, count(*) AS _n FROM (SELECT {typed} FROM {self._given}_spark) GROUP BY ALL)"
 
-    def _order(self, one: Difference) -> list[tuple[bool, bool, float]]:
-        values = [one.row[at] for at in self.loose]
+    def spark_differences(self, bag: str, other: str, schema: Schema) -> list[Difference]:
+        """As `differences`, between a `spark_bag` and the recorded one: only floats have a tolerance."""
+        loose = tuple(at for at, one in enumerate(schema) if one.type in FLOATS)
+        typed = f"(SELECT {typed_columns(schema)}, _n FROM {other})"
+        return different(self._connection, bag, typed, schema, loose, 1)
+
+
+def different(
+    connection: duckdb.DuckDBPyConnection,
+    expected: str,
+    found: str,
+    schema: Schema,
+    loose: Sequence[int],
+    limit: int,
+) -> list[Difference]:
+    """`differences` within the tolerance, which the columns `loose` have."""
+    rows = differences(connection, expected, found, schema, MISMATCHES if loose else limit)
+    if loose and len(rows) < MISMATCHES:
+        rows = _beyond_tolerance(rows, schema, loose)
+    return rows[:limit]
+
+
+def _beyond_tolerance(
+    found: list[Difference], schema: Schema, loose: Sequence[int]
+) -> list[Difference]:
+    """Without the pairs that differ in loose columns only, and there by little."""
+    groups: dict[tuple[Any, ...], tuple[list[Difference], list[Difference]]] = {}
+    for one in found:
+        key = tuple(value for at, value in enumerate(one.row) if at not in loose)
+        sides = groups.setdefault(key, ([], []))
+        sides[one.expected < one.found].append(one)
+
+    def order(one: Difference) -> list[tuple[bool, bool, float]]:
+        values = [one.row[at] for at in loose]
         return [(v is None, v is not None and v != v, float(v or 0)) for v in values]
 
-    def _close(self, left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
-        for at in self.loose:
-            a, b = left[at], right[at]
-            if a is None or b is None:
-                if a is not b:
-                    return False
-                continue
-            parts = decimal_parts(self.schema[at].type)
-            last_digit = 10.0 ** -parts[1] * 1.01 if parts else 0.0
-            both_nan = a != a and b != b
-            if not both_nan and not math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=last_digit):
+    left: list[Difference] = []
+    for more, less in groups.values():
+        wanted = [one for one in more for _ in range(one.expected - one.found)]
+        given = [one for one in less for _ in range(one.found - one.expected)]
+        pairs = zip(sorted(wanted, key=order), sorted(given, key=order), strict=False)
+        close = all(_close(a.row, b.row, schema, loose) for a, b in pairs)
+        if len(wanted) != len(given) or not close:
+            left += [*more, *less]
+    return left
+
+
+def _close(
+    left: tuple[Any, ...], right: tuple[Any, ...], schema: Schema, loose: Sequence[int]
+) -> bool:
+    for at in loose:
+        a, b = left[at], right[at]
+        if a is None or b is None:
+            if a is not b:
                 return False
-        return True
+            continue
+        parts = decimal_parts(schema[at].type)
+        last_digit = 10.0 ** -parts[1] * 1.01 if parts else 0.0
+        both_nan = a != a and b != b
+        if not both_nan and not math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=last_digit):
+            return False
+    return True
 
 
 def differences(

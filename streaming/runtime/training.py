@@ -12,8 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 from kafka import KafkaProducer
@@ -25,6 +24,7 @@ from streaming.embedded.jars import print_progress, spark_jars
 from streaming.embedded.java import SHORT_LIVED
 from streaming.embedded.kafka import Kafka, create_topics
 from streaming.embedded.ports import choose_ports
+from streaming.runtime.passing import jvm_silent
 from streaming.runtime.session import STACK, session_properties
 
 _TOPICS = ("first", "second")
@@ -109,21 +109,6 @@ def _end(spark: SparkSession) -> None:
         raise
 
 
-@contextmanager
-def _jvm_silent() -> Iterator[None]:
-    """What a JVM says at its start and its end goes nowhere: it writes to this process's streams."""
-    kept = [os.dup(stream) for stream in (1, 2)]
-    with open(os.devnull, "wb") as nowhere:
-        for stream in (1, 2):
-            os.dup2(nowhere.fileno(), stream)
-        try:
-            yield
-        finally:
-            for stream, was in zip((1, 2), kept, strict=True):
-                os.dup2(was, stream)
-                os.close(was)
-
-
 def main() -> None:
     """Make the archive when there is none."""
     jars = [str(jar) for jar in spark_jars()]
@@ -133,7 +118,7 @@ def main() -> None:
     print_progress("classes of the driver: archiving")
     begun = time.monotonic()
     try:
-        with _jvm_silent():
+        with jvm_silent():
             train(archive, jars)
     except Exception as failure:
         print_progress(f"no archive of the driver's classes, it will start slower: {failure}")

@@ -32,10 +32,10 @@ class Recorded:
     ) -> None:
         self.relations = {one.name: one for one in relations}
         clause = f"WITH {level} CONSISTENCY " if level else ""
-        parsed = [
-            parse_view(f"CREATE MATERIALIZED VIEW {name} {clause}AS {sql}", self.relations)
-            for name, sql in views.items()
-        ]
+        known, parsed = dict(self.relations), []
+        for name, sql in views.items():
+            parsed.append(parse_view(f"CREATE MATERIALIZED VIEW {name} {clause}AS {sql}", known))
+            known[name] = parsed[-1].relation
         save_catalog(folder, parsed, {"g": list(views)}, self.relations)
         self.tables = {view.name: ViewTable(view.name, view.schema, ()) for view in parsed}
         self.writer = GroupWriter(str(folder), "p", "g", list(self.tables.values()))

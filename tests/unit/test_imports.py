@@ -25,6 +25,7 @@ MAY_USE_SPARK = (
     "readers.py",
     "verify*.py",
     "algebra/spark*.py",
+    "proof/*.py",
 )
 SPARK_S_FOLDER = "embedded/jars.py"
 """Takes the place where pyspark is installed, for the Ivy in it, and nothing else of it."""

@@ -11,8 +11,11 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from streaming.plain import PlainFormatter
 
 if TYPE_CHECKING:
     from streaming.console.ending import Ending
@@ -43,11 +46,11 @@ def serve(
     Raises:
         FrescoError: what keeps the pipeline from running.
     """
-    from streaming.config import load_config
+    from streaming.config import load_config, mask_files
     from streaming.console.ending import Ending
     from streaming.console.terminal import log_of_start, terminal
 
-    settings = load_config(config)
+    settings = mask_files(load_config(config))
     jars = None
     if local_jars:
         from streaming.embedded.jars import spark_jars
@@ -77,21 +80,22 @@ def _until_it_ends(ending: Ending, make: Callable[[], Service], warehouse: Path)
     from streaming.errors import FrescoError
     from streaming.runtime.stalls import reached
 
+    ending.shows = partial(reached, warehouse)
     try:
         ending.service = service = make()
         service.run()
     except StopAsked:
         pass
     except FrescoError as error:
-        log.error("stopped by %s; %s", error.code, reached(warehouse))
+        log.error("stopped by %s; %s", error.code, ending.shows())
         raise
     except Exception as error:
-        log.exception("stopped by a defect; %s", reached(warehouse))
+        log.exception("stopped by a defect; %s", ending.shows())
         raise _defect(error, ending.terminal) from error
     finally:
         ending.starts = False
         ending.children(CHILDREN_SECONDS)
-    log.info("stopped by %s; %s", ending.reason, reached(warehouse))
+    log.info("stopped by %s; %s", ending.reason, ending.shows())
     return ending.status
 
 
@@ -124,7 +128,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--metrics-port", type=int, help="in place of metrics.port; 0: a free one")
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    shown = logging.StreamHandler()
+    shown.setFormatter(PlainFormatter("%(asctime)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[shown])
     logging.getLogger("py4j").setLevel(logging.WARNING)
     logging.getLogger("kafka").setLevel(logging.ERROR)
 

@@ -9,6 +9,7 @@ the file.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -127,6 +128,8 @@ class Config(Section):
     limits: Limits = Limits()
     retention: Retention = Retention()
     allow_anomalies: bool = False
+    umask: Annotated[str, Field(pattern="^0?[0-7]{3}$")] = "027"
+    """Rights that files of the warehouse never get, beside what this process's own mask takes away."""
     """Lets a view use mode naive, which shows states that no source ever had."""
     spark: dict[str, str] = Field(default_factory=dict, repr=False)
     """Spark properties, over Fresco's own."""
@@ -154,6 +157,17 @@ class Config(Section):
     def notifications(self, source: str) -> str:
         """Debezium's notification topic of a source."""
         return self.sources[source].notifications or f"{self.prefix(source)}.notifications"
+
+
+def mask_files(config: Config) -> Config:
+    """From here on this process, and what it starts, makes files without the rights in `umask`.
+
+    Returns the configuration with the mask as it is, together with what the process was started with.
+    """
+    own = os.umask(0o077)
+    mask = own | int(config.umask, 8)
+    os.umask(mask)
+    return config.model_copy(update={"umask": f"{mask:03o}"})
 
 
 def load_config(path: str | Path) -> Config:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from streaming.errors import FrescoError
+from streaming.plain import controls, plain
 from streaming.warehouse.described import Described, read_catalog
 from streaming.warehouse.files import Place
 from streaming.warehouse.names import distinct_names, physical_names
@@ -32,7 +33,7 @@ def ddl(warehouse: str, engine: str) -> list[str]:
             the views are temporary because the attachment is), or "trino" (a delta_lake catalog
             named `delta` with a schema `default`).
     Raises:
-        FrescoError: DDL_ENGINE for another engine; READ_NO_WAREHOUSE, READ_CATALOG.
+        FrescoError: DDL_ENGINE for another engine; DDL_NAME; READ_NO_WAREHOUSE, READ_CATALOG.
     """
     if engine not in _ENGINES:
         raise FrescoError(
@@ -46,7 +47,16 @@ def ddl(warehouse: str, engine: str) -> list[str]:
     for name, view in sorted(catalog.views.items()):
         statements.append(speech.create(name, speech.select(view, catalog.groups[name])))
     told = [one for group in groups for one in _standing(speech, place, group, catalog)]
-    return [*statements, speech.create(STANDING.name, " UNION ALL ".join(told))]
+    statements.append(speech.create(STANDING.name, " UNION ALL ".join(told)))
+    for statement in statements:
+        if controls(statement):
+            raise FrescoError(
+                "DDL_NAME",
+                "a name or a path holds control characters, which no statement may bring to a terminal",
+                where=plain(statement),
+                todo="let the view's SQL give its columns other names with AS, drop the view and add it",
+            )
+    return statements
 
 
 def _standing(speech: _Engine, place: Place, group: str, catalog: Described) -> list[str]:

@@ -20,6 +20,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
 from streaming.config import load_config
 from streaming.console.live import LiveBoard
@@ -84,7 +85,7 @@ class BankStack:
     def __init__(self, folder: Path, console: Console) -> None:
         self.folder = folder
         self.warehouse = folder / "warehouse"
-        self.stack = Stack(folder / "stack", progress=lambda line: console.print(f"[dim]{line}[/]"))
+        self.stack = Stack(folder / "stack", progress=lambda line: console.print(Text(line, "dim")))
         self.environment: dict[str, str] = {}
         self.service: ManagedProcess | None = None
 
@@ -134,7 +135,7 @@ def run_demo(
         FrescoError: a part did not start, or the service ended early.
     """
     folder = (folder or Path("demo") / time.strftime("%Y%m%d-%H%M%S")).resolve()
-    console.print(f"[bold]Fresco demo[/] in {folder}")
+    console.print(Text.assemble(("Fresco demo", "bold"), f" in {folder}"))
     bank = BankStack(folder, console)
     with ExitStack() as undo:
         undo.callback(bank.stop)
@@ -147,7 +148,7 @@ def run_demo(
             rate=rate,
             seed=seed,
             pace=Pace(int(BEHIND_SECONDS * rate) + 1, lambda pace: pace.until(board.committed_ms)),
-            say=lambda line: console.print(f"[dim]{line}[/]"),
+            say=lambda line: console.print(Text(line, "dim")),
         ).start()
         undo.callback(workload.stop)
         with console.status("transfers run; starting Debezium, then the service"):
@@ -268,5 +269,6 @@ def _report(console: Console, verdict: DemoVerdict, board: LiveBoard) -> None:
     warehouse = verdict.folder / "warehouse"
     console.print(f"the tables are in {warehouse}")
     console.print(f'ask them: fresco sql "SELECT * FROM total" --warehouse {warehouse}')
-    mark = "[bold green]holds[/]" if verdict.holds else "[bold red]does not hold[/]"
-    console.print(f"{verdict.states} published states, the sum moved in {verdict.moved}: {mark}")
+    mark = ("holds", "bold green") if verdict.holds else ("does not hold", "bold red")
+    moved = f"{verdict.states} published states, the sum moved in {verdict.moved}: "
+    console.print(Text.assemble(moved, mark))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from streaming.plain import plain
+
 
 class FrescoError(Exception):
     """One error with a stable code.
@@ -25,7 +27,7 @@ class FrescoError(Exception):
     def __str__(self) -> str:
         place = f" [{self.where}]" if self.where else ""
         advice = f" -> {self.todo}" if self.todo else ""
-        return f"{self.code}: {self.what}{place}{advice}"
+        return plain(f"{self.code}: {self.what}{place}{advice}")
 
     def as_dict(self) -> dict[str, str]:
         """The same error for programs (`--json`, manifests, metrics)."""

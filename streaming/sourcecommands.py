@@ -18,11 +18,11 @@ def capture(
 ) -> None:
     """Publish a MariaDB's or MySQL's snapshot and log to Kafka, as Debezium does, until SIGTERM."""
     from streaming.capture.service import Capture
-    from streaming.config import load_config
+    from streaming.config import load_config, mask_files
     from streaming.console.capturing import capture_status
 
     with reported(as_json), capture_status(err, as_json) as tell:
-        settings = load_config(config)
+        settings = mask_files(load_config(config))
         log_libraries(settings.warehouse)
         running = Capture(settings, source, tell)
         stop_on_signals(running.request_stop)
@@ -37,11 +37,11 @@ def snapshots(
 ) -> None:
     """Publish the differences of a source's successive snapshots, for a database without a log."""
     from streaming.capture.differing import Monitor
-    from streaming.config import load_config
+    from streaming.config import load_config, mask_files
     from streaming.console.differing import published
 
     with reported(as_json), published(as_json) as (tell, progress):
-        settings = load_config(config)
+        settings = mask_files(load_config(config))
         log_libraries(settings.warehouse)
         monitor = Monitor(settings, source, tell, progress)
         stop_on_signals(monitor.request_stop)

@@ -5,9 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from streaming.errors import FrescoError
+from streaming.plain import controls, plain
+
+
+def _without_controls(value: str) -> str:
+    if controls(value):
+        raise ValueError(f"{plain(value)} holds a control character or a line's end")
+    return value
+
+
+Named = Annotated[str, AfterValidator(_without_controls)]
 
 
 class Section(BaseModel):
@@ -38,9 +48,9 @@ class Source(Section):
     """postgresql:// or mariadb:// URL of a reader of the catalog; schemas come from it when given."""
     connection_file: Path | None = None
     """A file that holds the URL instead, and nothing else."""
-    tables: dict[str, str]
+    tables: dict[Named, Named]
     """Name in views -> captured table, `schema.table`."""
-    columns: dict[str, dict[str, str]] = Field(default_factory=dict)
+    columns: dict[str, dict[Named, str]] = Field(default_factory=dict)
     """Per table name: column -> database type, where no connection can tell."""
     keys: dict[str, list[str]] = Field(default_factory=dict)
     """Per table name: primary key columns, where no connection can tell."""

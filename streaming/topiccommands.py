@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from streaming.console.reporting import ConfigOption, JsonOption, out, reported
+from streaming.plain import plain
 
 app = typer.Typer(no_args_is_help=True, help="The topics between the stages.")
 KINDS = ("updates", "rel", "actions")
@@ -54,8 +55,11 @@ def tail(
                     continue
                 at = time.strftime("%H:%M:%S", time.localtime(told.at_ms / 1000))
                 head = f"{told.topic} {told.offset} {at} {told.producer} #{told.sequence}"
-                out.print(Text.assemble((head, "dim"), f" {told.kind} {told.says}"), soft_wrap=True)
+                out.print(
+                    Text.assemble((plain(head), "dim"), plain(f" {told.kind} {told.says}")),
+                    soft_wrap=True,
+                )
                 for row in told.rows:
-                    out.print(Text(f"    {row}"), soft_wrap=True)
+                    out.print(Text(plain(f"    {row}")), soft_wrap=True)
         except KeyboardInterrupt:
             raise typer.Exit(0) from None

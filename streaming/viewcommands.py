@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from streaming.console.reporting import (
@@ -111,7 +110,7 @@ def list_views(
         state = one.state if one.after is None else f"{one.state} after {one.after}"
         error = f"{one.error['code']}: {one.error['what']}" if one.error else ""
         since = "-" if one.since is None else str(one.since)
-        table.add_row(one.view, one.group, one.mode, since, escape(state), escape(error))
+        table.add_row(one.view, one.group, one.mode, since, state, error)
     out.print(table)
 
 
@@ -134,10 +133,8 @@ def skip(
         return
     relation = decision["record"].get("relation") or topic
     out.print(
-        escape(
-            f"{topic}, partition {partition}, offset {offset} is skipped: {reason}\nviews of {relation} "
-            "that stopped there try to come back by themselves; at once: fresco view resume NAME"
-        )
+        f"{topic}, partition {partition}, offset {offset} is skipped: {reason}\nviews of {relation} "
+        "that stopped there try to come back by themselves; at once: fresco view resume NAME"
     )
 
 

@@ -6,9 +6,12 @@ folder, which are then its parents; parents come first in what is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from sqlglot import tokenize
+from sqlglot.tokenizer_core import TokenType
 
 from streaming.algebra.keys import derive_key
 from streaming.algebra.parse import parse, tables
@@ -16,6 +19,7 @@ from streaming.algebra.scope import lookup
 from streaming.algebra.tree import Relation, Schema, Tree
 from streaming.algebra.tree import relations as scanned
 from streaming.errors import FrescoError
+from streaming.plain import controls, plain
 from streaming.viewfile import Header, read_header
 
 
@@ -81,8 +85,23 @@ def _text(path: Path) -> str:
         ) from error
 
 
+def _identifiers(sql: str) -> Iterator[str]:
+    """The names in quotes."""
+    for token in tokenize(sql, read="spark"):
+        if token.token_type is TokenType.IDENTIFIER:
+            yield token.text
+
+
 def _spec(header: Header, relations: Mapping[str, Relation], origin: str) -> ViewSpec:
     tree = parse(header.query, relations, origin=origin)
+    for name in (*(column.name for column in tree.schema), *_identifiers(header.query)):
+        if controls(name):
+            raise FrescoError(
+                "VIEW_COLUMN_NAME",
+                f"the name {plain(name)} holds a control character, a line's end or a turn of direction",
+                where=origin or f"view {header.name}",
+                todo="give it another name with AS",
+            )
     return ViewSpec(
         name=header.name,
         level=header.level,

@@ -29,7 +29,6 @@ from streaming.algebra.tree import (
     Monus,
     Scan,
     Schema,
-    Select,
     Tree,
     Union,
     column_name,
@@ -300,14 +299,15 @@ class Plan:
                 return replace(tree, left=left, right=right)
             case _:
                 child = self._parted(tree.child, True)
-        if isinstance(tree, Select) and computes(tree) and not isinstance(child, Scan):
+        if computes(tree) and not isinstance(child, Scan):
             child = self._alone(child)
         tree = replace(tree, child=child)
         return self._alone(tree) if below and computes(tree) else tree
 
     def _alone(self, tree: Tree) -> Tree:
         name = f"a{len(self.apart)}"
-        self.apart.append((name, signed_sql(tree, self._tables), delta_schema(tree.schema)))
+        query = net_query(signed_sql(tree, self._tables), len(tree.schema))
+        self.apart.append((name, query, delta_schema(tree.schema)))
         self._tables[name] = name
         return Scan(name, tree.schema)
 

@@ -7,6 +7,7 @@ one with its bag before the batch.
 
 from __future__ import annotations
 
+from streaming.algebra.failure import fails
 from streaming.algebra.renderings import Dialect
 from streaming.algebra.sql import cast_sql, condition_sql, scalar_sql
 from streaming.algebra.totals import SAME
@@ -52,6 +53,13 @@ def leaf_sql(leaf: Tree, source: str, dialect: Dialect) -> str:
     cells = [f"x.{NUMBER}", f"x.{MULTIPLICITY}"]
     for name, value, column in zip(names(leaf), values, leaf.schema, strict=True):
         cells.append(f"{cast_sql(value, column.type, dialect)} AS {name}")
+    if condition is not None and fails(condition):  # what is there under no number must not fail
+        by = ", ".join([NUMBER, *relation_columns(leaf)])
+        total = f"SUM(n.{MULTIPLICITY})"
+        source = (
+            f"(SELECT {by}, CAST({total} AS BIGINT) AS {MULTIPLICITY} FROM {source} n"
+            f" GROUP BY {by} HAVING {total} <> 0)"
+        )
     where = "" if condition is None else f" WHERE {condition_sql(condition, dialect, columns)}"
     return f"SELECT {', '.join(cells)} FROM {source} x{where}"
 

@@ -76,6 +76,7 @@ class Program:
         self.leaves = leaves(tree)
         self.aggregates = aggregates(tree)
         self._tables: dict[Plan, str] = {}
+        self._met_tables: dict[Plan, str] = {}
         self._made: dict[Changes | Recount, str] = {}
 
     def plan(self, changed: frozenset[Tree]) -> Plan | None:
@@ -186,6 +187,21 @@ class Program:
             case Match():
                 return self._match(plan, limit)
 
+    def _met(self, plan: Plan) -> str:
+        """A table of the rows that there are under each number, without pairs that cancel each other."""
+        if isinstance(plan, Delta) or is_net(plan):
+            return self.table(plan)
+        if plan not in self._met_tables:
+            by = ", ".join([NUMBER, *_columns(plan_width(plan))])
+            total = "SUM(n._multiplicity)"
+            sql = (
+                f"SELECT {by}, CAST({total} AS BIGINT) AS _multiplicity FROM {self.table(plan)} n"
+                f" GROUP BY {by} HAVING {total} <> 0"
+            )
+            self._met_tables[plan] = f"m{len(self._met_tables)}"
+            self.steps.append(Step(self._met_tables[plan], sql))
+        return self._met_tables[plan]
+
     def _filter(self, plan: Filter, limit: Limit | None) -> str:
         """Rows with numbers are tested in a table, as an engine moves conditions below joins.
 
@@ -196,7 +212,7 @@ class Program:
             condition = total_condition_sql(plan.condition, self.dialect, columns)
             return f"SELECT * FROM ({self.query(plan.child, limit)}) x WHERE {condition}"
         apart = fails(plan.condition) or _fails(plan.child)
-        rows = self.table(plan.child) if apart else f"({self.query(plan.child, limit)})"
+        rows = self._met(plan.child) if apart else f"({self.query(plan.child, limit)})"
         return (
             f"SELECT * FROM {rows} x WHERE {condition_sql(plan.condition, self.dialect, columns)}"
         )
@@ -212,8 +228,8 @@ class Program:
         text = scalar_sql if marks else total_sql
         for position, e in enumerate(plan.expressions):
             cells.append(f"{text(e, self.dialect, names)} AS c{position}")
-        if marks and _fails(plan.child):
-            return f"SELECT {', '.join(cells)} FROM {self.table(plan.child)} x"
+        if marks and (_fails(plan) or _fails(plan.child)):
+            return f"SELECT {', '.join(cells)} FROM {self._met(plan.child)} x"
         return f"SELECT {', '.join(cells)} FROM ({self.query(plan.child, below)}) x"
 
     def _match(self, plan: Match, limit: Limit | None) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from streaming.anomalies import locks, one_view, over_views, several_views
 from streaming.anomalies.shown import Outcome, shown_text
@@ -40,7 +41,7 @@ def run_anomalies(console: Console, folder: Path | None, seed: int) -> list[Outc
         console.print(anomaly_table(outcome))
     held = sum(one.holds for one in found)
     mark = "[bold green]holds[/]" if held == len(found) else "[bold red]does not hold[/]"
-    console.print(f"{held} of {len(found)} anomalies as the papers say: {mark}")
+    console.print(Text.from_markup(f"{held} of {len(found)} anomalies as the papers say: {mark}"))
     return found
 
 
@@ -73,7 +74,9 @@ def anomaly_table(outcome: Outcome) -> Group:
     """What each side shows after each step, beside the sources; states that never were are red."""
     about = outcome.anomaly
     table = Table(
-        title=f"[bold]{about.key}[/]: {about.title} ({about.paper}; seed {outcome.seed})",
+        title=Text.assemble(
+            (about.key, "bold"), f": {about.title} ({about.paper}; seed {outcome.seed})"
+        ),
         title_justify="left",
     )
     heads = ("what happens", f"naive: {outcome.naive.name}", f"right: {outcome.right.name}")
@@ -84,14 +87,14 @@ def anomaly_table(outcome: Outcome) -> Group:
     for step in outcome.steps:
         end = step.sources if step is last else None
         cells = (_cell(one, possible, end) for one in (step.naive, step.right))
-        table.add_row(escape(step.what), *cells, escape(step.sources))
+        table.add_row(step.what, *cells, step.sources)
     mark = "[green]as the paper says[/]" if outcome.holds else "[bold red]NOT as the paper says[/]"
-    return Group(table, f"{escape(about.says)}: {mark}", "")
+    return Group(table, Text.from_markup(f"{escape(about.says)}: {mark}"), "")
 
 
-def _cell(states: tuple[str, ...], possible: set[str], end: str | None) -> str:
+def _cell(states: tuple[str, ...], possible: set[str], end: str | None) -> Text:
     """Red where it is no state of the sources, or at the end not their last one."""
     wrong = [one not in possible for one in states]
     wrong[-1] |= end is not None and states[-1] != end
     found = zip(states, wrong, strict=True)
-    return " then ".join(f"[red]{escape(one)}[/]" if bad else escape(one) for one, bad in found)
+    return Text(" then ").join(Text(one, "red" if bad else "") for one, bad in found)

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
 from rich.progress import Progress, TaskID
 from rich.text import Text
 
 from streaming.console.reporting import err, out
+from streaming.plain import plain
 
 if TYPE_CHECKING:
     from streaming.capture.differing import Published
@@ -29,7 +31,7 @@ def published(as_json: bool) -> Iterator[Telling]:
 
         def progress(snapshot: str, done: int, total: int) -> None:
             if snapshot not in tasks:
-                tasks[snapshot] = bar.add_task(snapshot, total=total)
+                tasks[snapshot] = bar.add_task(escape(plain(snapshot)), total=total)
             bar.update(tasks[snapshot], completed=done)
 
         yield _tell, progress

@@ -23,7 +23,7 @@ from streaming.console.terminal import Terminal
 
 log = logging.getLogger("fresco")
 
-STOP_SECONDS = 30.0
+STOP_SECONDS = 20.0
 """From the wish to stop to the end by force."""
 WATCH_SECONDS = 0.2
 """Between two looks at signals, terminal and clock."""
@@ -59,6 +59,7 @@ class Ending:
 
     Attributes:
         service: once it is made.
+        shows: says what the views show.
         children: ends what would outlive this process, by force after so many seconds.
         starts: cleared once nothing is to be broken off any more.
         reason: what it was told to stop by; "" while it was not.
@@ -68,6 +69,7 @@ class Ending:
     def __init__(self, terminal: Terminal) -> None:
         self.terminal = terminal
         self.service: Stoppable | None = None
+        self.shows: Callable[[], str] = lambda: "nothing has begun"
         self.children: Callable[[float], object] = lambda _: None
         self.starts, self.reason, self.status = True, "", 1
         self._closed = False
@@ -126,7 +128,11 @@ class Ending:
 
     def _force(self, line: str, status: int) -> None:
         """Neither a pipe that nobody empties nor a lock that somebody holds is waited for."""
-        for step in (partial(log.warning, "%s; nothing is lost", line), partial(self.children, 0)):
+
+        def tell() -> None:
+            log.warning("%s; %s; nothing is lost", line, self.shows())
+
+        for step in (tell, partial(self.children, 0)):
             thread = threading.Thread(target=step, daemon=True)
             thread.start()
             thread.join(FORCE_SECONDS)

@@ -13,16 +13,17 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 import typer
-from rich.console import Console
 from rich.text import Text
 
+from streaming.console.screen import Screen
 from streaming.errors import FrescoError
+from streaming.plain import PlainFormatter, plain
 
 LEAVE_SECONDS = 5.0
 """For threads of libraries, once all has been stopped."""
 
-out = Console()
-err = Console(stderr=True)
+out = Screen()
+err = Screen(stderr=True)
 
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="the pipeline's YAML file")]
 JsonOption = Annotated[bool, typer.Option("--json", help="output for programs")]
@@ -40,11 +41,11 @@ def print_error(error: FrescoError, as_json: bool = False) -> None:
         print(json.dumps({"error": error.as_dict()}))
         return
     # As text: what stands in brackets is not rich's markup, and a path is not broken.
-    err.print(Text.assemble((error.code, "bold red"), f" {error.what}"), soft_wrap=True)
+    err.print(Text.assemble((error.code, "bold red"), f" {plain(error.what)}"), soft_wrap=True)
     if error.where:
-        err.print(Text(f"  where: {error.where}"), soft_wrap=True)
+        err.print(Text(f"  where: {plain(error.where)}"), soft_wrap=True)
     if error.todo:
-        err.print(Text(f"  do:    {error.todo}"), soft_wrap=True)
+        err.print(Text(f"  do:    {plain(error.todo)}"), soft_wrap=True)
 
 
 def quiet_libraries() -> None:
@@ -55,6 +56,7 @@ def quiet_libraries() -> None:
     logging.getLogger().addHandler(logging.NullHandler())
     shown = logging.StreamHandler()
     shown.setLevel(logging.WARNING)
+    shown.setFormatter(PlainFormatter())
     logging.getLogger("fresco").addHandler(shown)
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from rich.console import Group
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
+
+from streaming.plain import plain
 
 if TYPE_CHECKING:
     from streaming.runtime.costing import PlanCosts
@@ -57,9 +58,9 @@ def refusals_table(refused: Refused) -> Table:
             one.view,
             one.level,
             one.mode,
-            escape(f"{one.error.code}: {one.error.what}"),
+            f"{one.error.code}: {one.error.what}",
             ", ".join(one.able) or "none",
-            escape(one.error.todo),
+            one.error.todo,
         )
     return table
 
@@ -84,16 +85,16 @@ def status_table(status: PipelineStatus) -> Table:
     table = Table(title=f"held by {status.holder}", title_justify="left")
     for name in ("what", "number", "state"):
         table.add_column(name)
-    table.add_row("service", "", escape(status.service))
+    table.add_row("service", "", status.service)
     for stall in status.stalls:
         table.add_row(
-            escape(stall["what"]),
+            stall["what"],
             "",
-            escape(f"WAITS {stall['code']}: {stall['says']} -> {stall['todo']}"),
+            f"WAITS {stall['code']}: {stall['says']} -> {stall['todo']}",
         )
     for driver in status.drivers if len(status.drivers) > 1 else ():
         says = ", ".join(f"{name} {value}" for name, value in driver.owner.items())
-        table.add_row(f"driver of {', '.join(driver.roles)}", "", escape(says))
+        table.add_row(f"driver of {', '.join(driver.roles)}", "", says)
     for group in status.groups:
         fresh = "-" if group.behind_s is None else f"{group.behind_s:.1f} s behind the sources"
         age = "-" if group.age_s is None else f"committed {group.age_s:.0f} s ago"
@@ -109,7 +110,7 @@ def status_table(status: PipelineStatus) -> Table:
         state = f"step {stage.step}, generation {stage.generation}"
         if stage.error:
             where = f" [{stage.error['where']}]" if stage.error.get("where") else ""
-            state = escape(f"SUSPENDED {stage.error['code']}: {stage.error['what']}{where}")
+            state = f"SUSPENDED {stage.error['code']}: {stage.error['what']}{where}"
         if stage.spanned:
             state += f"; {stage.spanned} transactions spanned merge groups"
         for source, transaction in stage.lacking.items():
@@ -121,7 +122,7 @@ def status_table(status: PipelineStatus) -> Table:
         )
     for error in status.bad_records[:_SHOWN_RECORDS]:
         skipped = f"; skipped by {error['skipped']}" if "skipped" in error else ""
-        table.add_row("bad record", "", escape(f"{error['where']}: {error['code']}{skipped}"))
+        table.add_row("bad record", "", f"{error['where']}: {error['code']}{skipped}")
     if (more := len(status.bad_records) - _SHOWN_RECORDS) > 0:
         table.add_row("bad records", "", f"{more} more in _state/bad_records")
     return table
@@ -132,11 +133,11 @@ def rows_table(rows: pa.Table, limit: int) -> Group:
     count = "1 row" if rows.num_rows == 1 else f"{rows.num_rows} rows"
     table = Table()
     for name in rows.column_names:
-        table.add_column(name)
+        table.add_column(plain(name))
     shown = rows.slice(0, limit)
     # Column by column: two columns of an answer may have one name.
     for row in zip(*(column.to_pylist() for column in shown.columns), strict=True):
-        table.add_row(*(Text("NULL" if value is None else str(value)) for value in row))
+        table.add_row(*(Text("NULL" if value is None else plain(value)) for value in row))
     return Group(table, count + (f", {limit} shown" if rows.num_rows > limit else ""))
 
 
@@ -146,10 +147,10 @@ def findings_table(findings: Sequence[Finding]) -> Table:
     for name in ("check", "result", "do"):
         table.add_column(name)
     for finding in findings:
-        mark = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]"}.get(
-            finding.level, "[red]wrong[/]"
+        mark = {"ok": ("ok", "green"), "warning": ("warning", "yellow")}.get(
+            finding.level, ("wrong", "red")
         )
-        table.add_row(finding.check, f"{mark} {escape(finding.says)}", escape(finding.todo))
+        table.add_row(finding.check, Text.assemble(mark, f" {finding.says}"), finding.todo)
     return table
 
 
@@ -159,17 +160,17 @@ def verdict_table(verdict: Verdict) -> Table:
         "updates": "verify: recomputed from the recorded updates",
         "databases": "verify --source: compared with the databases",
     }[verdict.against]
-    mark = "[green]holds[/]" if verdict.holds else "[bold red]DOES NOT HOLD[/]"
+    mark = ("holds", "green") if verdict.holds else ("DOES NOT HOLD", "bold red")
     reached = ", ".join(f"{group} up to {number}" for group, number in verdict.frontier.items())
     table = Table(
-        title=f"{against} ({reached}; {verdict.seconds:.1f} s): {mark}",
+        title=Text.assemble(f"{against} ({reached}; {verdict.seconds:.1f} s): ", mark),
         title_justify="left",
-        caption=escape("\n".join((*verdict.problems, verdict.text)).strip()) or None,
+        caption="\n".join((*verdict.problems, verdict.text)).strip() or None,
     )
     for name in ("what", "asked", "achieved", "numbers", "by Spark", "epochs", "rows", "note"):
         table.add_column(name)
     for line in verdict.lines:
-        achieved = f"[green]{line.achieved}[/]" if line.holds else f"[bold red]{line.achieved}[/]"
+        achieved = Text(line.achieved, "green" if line.holds else "bold red")
         note = line.note
         if line.witness is not None:
             note = f"{note} {line.witness}".strip()
@@ -181,6 +182,6 @@ def verdict_table(verdict: Verdict) -> Table:
             ", ".join(map(str, line.by_spark)),
             str(line.epochs),
             str(line.rows),
-            escape(note),
+            note,
         )
     return table

@@ -18,8 +18,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from rich.console import Console
 from rich.logging import RichHandler
+
+from streaming.console.screen import Screen
+from streaming.plain import PlainFormatter
 
 LOGS = "_log"
 """Folder of a warehouse."""
@@ -55,7 +57,7 @@ class Terminal:
         return any(what & (select.POLLERR | select.POLLHUP) for _, what in poll.poll(0))
 
 
-class _Console(Console):
+class _Console(Screen):
     """A console whose reader may leave; a service does not fail of that, it ends."""
 
     broken = False
@@ -89,7 +91,7 @@ class _LogFile(logging.StreamHandler[TextIO]):
         super().__init__(sys.stderr)
         self._path = path
         self._open()
-        self.setFormatter(logging.Formatter(_FORMAT))
+        self.setFormatter(PlainFormatter(_FORMAT))
 
     def _open(self) -> None:
         file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
@@ -119,7 +121,7 @@ def terminal(log: Path | None) -> Iterator[Terminal]:
     kept = [os.dup(standard) for standard in (1, 2)]
     shown = Terminal(os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace"), log)
     said = _Said(console=shown.console, show_path=False, markup=False)
-    said.setFormatter(logging.Formatter("%(message)s"))
+    said.setFormatter(PlainFormatter("%(message)s"))
     handlers: list[tuple[logging.Logger, logging.Handler]] = [(own, said)]
     own.setLevel(logging.INFO)
     if log is not None:
@@ -153,7 +155,7 @@ def log_libraries(warehouse: Path) -> None:
     log = log_of_start(warehouse)
     log.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(log, delay=True)
-    handler.setFormatter(logging.Formatter(_FORMAT))
+    handler.setFormatter(PlainFormatter(_FORMAT))
     logging.getLogger().addHandler(handler)
 
 

@@ -193,9 +193,11 @@ class Submission:
 
         The lists of which nothing is left are dropped.
         """
-        spans = self._take_free() if self.commits.submitted else self._take_spans()
         busy = self.commits.busy if self.dropped else frozenset()
         dropped = {view: at for view, at in sorted(self.dropped.items()) if view not in busy}
+        spans: list[Span] = []
+        if len(dropped) == len(self.dropped):  # nothing goes ahead of a column that is to close
+            spans = self._take_free() if self.commits.submitted else self._take_spans()
         if not spans and not dropped:
             return None
         reached = {shape: last for _, last, shape in spans}  # rows of one shape leave in order
@@ -232,11 +234,13 @@ class Submission:
     def _touched(self, reached: Iterable[Shape], dropped: Iterable[str]) -> set[str]:
         """The columns that a batch touches, by names.
 
-        A view that leaves takes its old content away, before any row that its column held back shows.
+        One in which a view leaves touches all: what comes later may be in order with rows that only that
+        view would have shown, and REL need not say so any more.
         """
         names = (*self.views, GUARD)
-        touched = {names[x] for x in touched_columns(reached)}
-        return touched.union(dropped, (GUARD,)) if dropped else touched
+        if dropped:
+            return {*names, *dropped}
+        return {names[x] for x in touched_columns(reached)}
 
     def _depend(
         self, touched: set[str], dropped: dict[str, tuple[int, int]], joins: bool

@@ -68,6 +68,7 @@ class Beat(BaseModel):
         roles: the stages it runs; () for all.
         stalls: what it sees to be held up.
         ended: why it has ended; "" while it runs.
+        place, process: where process ids mean what they mean here (`here`), and its own.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -77,10 +78,33 @@ class Beat(BaseModel):
     roles: tuple[str, ...] = ()
     stalls: tuple[Stall, ...] = ()
     ended: str = ""
+    place: str = ""
+    process: int = 0
 
     def lives(self, now_ms: int) -> bool:
         """Whether it has said something lately, and not that it ends."""
-        return not self.ended and now_ms - self.at_ms < 1000 * SILENT_SECONDS
+        return not (self.ended or self.killed) and now_ms - self.at_ms < 1000 * SILENT_SECONDS
+
+    @property
+    def killed(self) -> bool:
+        """Whether it ran where this process does, and is there no more."""
+        if not self.place or self.place != here():
+            return False
+        try:
+            os.kill(self.process, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            pass  # another user's
+        return False
+
+
+def here() -> str:
+    """The machine and its space of process ids; "" where that cannot be told."""
+    try:
+        return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
 
 
 def say(warehouse: Path, beat: Beat) -> None:
@@ -134,6 +158,8 @@ class Heartbeat:
             roles=self._roles,
             stalls=stalls,
             ended=ended,
+            place=here(),
+            process=os.getpid(),
         )
         say(self._warehouse, beat)
 

@@ -47,6 +47,7 @@ takes a start 1 to 2 core-seconds. A new session of the application has Spark's 
 _CHECKPOINT_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+_MASK = "spark.hadoop.fs.permissions.umask-mode"
 _PROPERTIES = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -77,7 +78,7 @@ def spark_session(config: Config, *, jars: list[str] | None = None) -> SparkSess
         jars: local jar files; None when spark-submit or the cluster provides the packages.
     """
     builder = SparkSession.builder.appName(f"fresco-{config.pipeline}")
-    properties = session_properties(config.spark, jars)
+    properties = session_properties(_masked(config), jars)
     for key, value in properties.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
@@ -99,7 +100,7 @@ class StartingSession:
     """
 
     def __init__(self, config: Config, *, jars: list[str] | None = None) -> None:
-        self._properties = session_properties(config.spark, jars)
+        self._properties = session_properties(_masked(config), jars)
         self._config, self._jars = config, jars
         self._session: SparkSession | None = None
         self._error: BaseException | None = None
@@ -159,12 +160,15 @@ class StartingSession:
 
     def end(self, seconds: float) -> None:
         """End the JVM that it has started, by force after so many seconds; others would outlive us."""
-        with suppress(Exception):  # of a JVM that has ended already
-            self.stop()
-        self._thread.join(seconds)  # stopped while it started, it ends its JVM itself
+        if seconds:
+            with suppress(Exception):  # of a JVM that has ended already
+                self.stop()
+            self._thread.join(seconds)  # stopped while it started, it ends its JVM itself
         process = self._jvm
         if process is None:
             return
+        if not seconds:
+            process.kill()
         if process.stdin is not None:
             with suppress(OSError):
                 process.stdin.close()
@@ -197,6 +201,11 @@ def ended_jvm(seconds: float = 0.0) -> FrescoError | None:
         todo="see the log; where the system has killed it for want of memory, lower "
         "spark.driver.memory. Nothing is lost, start again",
     )
+
+
+def _masked(config: Config) -> dict[str, str]:
+    """What the configuration gives Spark, and the mask: Hadoop sets its files' rights itself."""
+    return {_MASK: config.umask, **config.spark}
 
 
 def session_properties(given: Mapping[str, str], jars: list[str] | None) -> dict[str, str]:

@@ -129,8 +129,10 @@ class _Look:
             return "has not been seen" if self._drivers else "has never run"
         last = max(self._beats, key=lambda one: one.at_ms)
         ago = self._now - last.at_ms / 1000
+        if last.ended:
+            return f"ended {ago:.0f} s ago: {last.ended}"
         return (
-            f"ended {ago:.0f} s ago: {last.ended}" if last.ended else f"is silent for {ago:.0f} s"
+            f"was killed (process {last.process})" if last.killed else f"is silent for {ago:.0f} s"
         )
 
     def found(self) -> Iterator[Stall]:

@@ -146,7 +146,8 @@ def test_section_4_3_wt3_depends_on_wt1_and_wt2_on_neither() -> None:
     batches = [merge.take_batch() for _ in range(3)]
     depends = {batch.ranges[0][0]: batch.depends_on for batch in batches if batch is not None}
     sequence = {batch.ranges[0][0]: batch.sequence for batch in batches if batch is not None}
-    assert depends == {1: (), 2: (), 3: (sequence[1],)}
+    initial = 1  # number 0, which the paper does not have; all depend on it
+    assert depends == {1: (initial,), 2: (initial,), 3: (sequence[1],)}
 
 
 def test_section_4_3_batching_wt1_and_wt2_makes_wt3_depend_on_the_batch() -> None:
@@ -171,8 +172,11 @@ def test_section_4_3_dependent_submission_runs_wt2_beside_wt1_and_never_wt3_befo
         *(al("V1", 1), al("V2", 1), al("V3", 2), al("V2", 3)),
     ):
         merge.handle(message)
+    initial = merge.take_batch()
+    assert initial is not None and initial.ranges == ((0, 0),)
+    merge.committed(initial.sequence)
     running = {batch.ranges[0][0]: batch.sequence for batch in iter(merge.take_batch, None)}
-    assert set(running) == {0, 1, 2}
+    assert set(running) == {1, 2}
     merge.committed(running[2])
     assert merge.take_batch() is None
     merge.committed(running[1])

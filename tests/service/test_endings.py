@@ -68,7 +68,8 @@ def check_end(service: Process, children: set[int], reason: str, group: str) -> 
     said = service.log.read_text()
     assert len(re.findall("stopped by", said)) == 1
     assert re.search(
-        rf"stopped by {reason}; {group} shows everything up to \d+ \(epoch", service.says
+        rf"stopped by {reason}(, by force: [^;]+)?; {group} shows everything up to \d+ \(epoch",
+        service.says,
     )
     assert not LINES_OF_OTHERS.search(said), said
     assert len(said.splitlines()) < FEW, said

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner, Result
 from warehouse_rows import BALANCE, LINES, delta, next_epoch, write_catalog
 
 from streaming.cli import app
+from streaming.console.screen import Screen
 from streaming.console.show import findings_table, rows_table
 from streaming.runtime.doctor import Finding
 from streaming.runtime.fence import Fence
@@ -253,7 +253,7 @@ def test_ddl_for_an_engine_nobody_knows_names_those_it_knows(warehouse: Path) ->
 
 
 def shown(table: Any) -> str:
-    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console = Screen(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(table)
     return console.export_text()
 

@@ -157,6 +157,20 @@ def test_a_column_closes_after_its_last_transaction_has_committed() -> None:
     assert batch is not None and batch.dropped == (("b", 0),)
 
 
+def test_nothing_goes_ahead_of_a_column_that_is_to_close() -> None:
+    """T1 on p, T2 on p and s, views over each; with one view left REL says nothing of p any more."""
+    merge = merge_of("dependent", NONE, rel(0, 0, (0, 0, "ab")), al("a", 0, 0), al("b", 0, 0))
+    assert submitted(merge) == [((0, 0),)]
+    told(merge, rel(1, 1, (1, 1, "a")), drop("a", 1), rel(2, 2, (2, 2, "b")), al("b", 2, 2))
+    assert submitted(merge) == []
+    merge.committed(1)
+    batch = merge.take_batch()
+    assert batch is not None and batch.dropped == (("a", 1),)
+    assert merge.take_batch() is None, "a, without T1, is shown until this has committed"
+    merge.committed(2)
+    assert submitted(merge) == [((2, 2),)]
+
+
 @pytest.mark.parametrize("discipline", ["sequential", "dependent", "declared"])
 @pytest.mark.parametrize("sequence", [0, 2, 7])
 def test_a_commit_that_is_not_waited_for_is_refused(discipline: str, sequence: int) -> None:

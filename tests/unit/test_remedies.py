@@ -222,9 +222,6 @@ TRIED: dict[str, Callable[[], object]] = {
         "GROUP BY k, x"
     ),
     "count over the distinct values": counted,
-    "write SELECT, FROM, WHERE, GROUP BY and HAVING in this order": view(
-        "SELECT k, COUNT(*) AS n FROM north.entry WHERE x > 0 GROUP BY k HAVING COUNT(*) > 1"
-    ),
     "give each JOIN its ON, or write CROSS JOIN": view(
         "SELECT a.k FROM north.entry AS a JOIN north.price AS b ON a.k = b.k CROSS JOIN north.price AS c"
     ),

@@ -8,7 +8,9 @@ agree.
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +25,15 @@ from streaming.errors import FrescoError
 from streaming.metrics import Metrics
 from streaming.runtime import stalls as stalling
 from streaming.runtime.fence import Fence
-from streaming.runtime.heartbeat import AWAY_SECONDS, SILENT_SECONDS, Beat, BrokerWatch, Stall, say
+from streaming.runtime.heartbeat import (
+    AWAY_SECONDS,
+    SILENT_SECONDS,
+    Beat,
+    BrokerWatch,
+    Stall,
+    here,
+    say,
+)
 from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.pulse import NOTHING
 from streaming.runtime.requests import Requests
@@ -138,7 +148,13 @@ def test_without_a_service_nothing_is_maintained(world: World) -> None:
     world.beat(at_ms=int((time.time() - SILENT_SECONDS - 1) * 1000))
     assert world.told() == nobody
     assert "is silent for" in run("status", "-w", world.folder)["service"]
-    world.beat()
+    killed = subprocess.Popen(["true"])
+    killed.wait()
+    world.beat(place=here(), process=killed.pid)
+    assert world.told() == nobody
+    world.beat(place="another machine", process=killed.pid)
+    assert world.told() == WELL
+    world.beat(place=here(), process=os.getpid())
     assert world.told() == WELL
     Fence(world.folder / "_state" / "generations", {"process": "another"})
     assert world.told() == nobody, "generation 1 still beats, and has been replaced"

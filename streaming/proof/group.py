@@ -37,6 +37,7 @@ from streaming.proof.sparktext import SparkText
 from streaming.proof.view import ViewProof
 from streaming.readers import Warehouse
 from streaming.warehouse.epoch import Epoch
+from streaming.warehouse.standing import standing, standing_in
 from streaming.warehouse.updates import UpdatesReader
 
 EPOCHS = 100
@@ -250,6 +251,11 @@ class GroupProof:
         state = recorded.epoch_state(self._path, self.group, epoch.epoch)
         if state is None:
             return
+        said = standing_in(state.table)
+        if said and said != standing(epoch, [view.name for view in self._views]):
+            self.problems.append(
+                f"epoch {epoch.epoch}: fresco_views does not say of its views what the commit says"
+            )
         with self._ahead(epoch.frontier, ahead):
             for view in self._views:
                 if not epoch.shows(view.name, view.since):

@@ -66,7 +66,7 @@ class StandingRows:
 
     def change(self, table: Table, epoch: Epoch, views: Iterable[str]) -> dict[str, pa.Table]:
         """What the commit of an epoch changes, as deltas; {} when the table says it already."""
-        before = _rows_in(table) if self._rows is None else self._rows
+        before = standing_in(table) if self._rows is None else self._rows
         self._rows, self._next = None, standing(epoch, views)
         return {} if before == self._next else {STANDING.name: _delta(before, self._next, epoch)}
 
@@ -75,7 +75,8 @@ class StandingRows:
         self._rows = self._next
 
 
-def _rows_in(table: Table) -> Standing:
+def standing_in(table: Table) -> Standing:
+    """The rows that a version of the table has; none in one of an older Fresco."""
     found: list[Any] = []
     names = physical_names([column.name for column in STANDING.schema])
     for entry in table.files(STANDING.name):

@@ -54,7 +54,8 @@ def write(file: Path, rows: list[Row]) -> None:
 
 
 def files(folder: Path, table: str, view: str = "*") -> list[Path]:
-    return sorted((folder / table).glob(f"view={view}/*.parquet"))
+    found = sorted((folder / table).glob(f"view={view}/*.parquet"))
+    return [file for file in found if file.parent.name != "view=fresco_views"]
 
 
 def more(row: Row) -> list[Row]:
@@ -140,6 +141,19 @@ def test_any_one_row_changed_in_any_file_is_told_by_number_row_and_counts(
         assert (witness.expected, witness.found) == (
             first.expected[witness.row], first.found[witness.row],
         ), told  # fmt: skip
+
+
+def test_a_change_of_what_the_table_says_of_its_views_is_told(
+    true_bank: Bank, tmp_path: Path
+) -> None:
+    shutil.copytree(true_bank.folder, tmp_path / "copy")
+    for file in (tmp_path / "copy" / "g").glob("view=fresco_views/*.parquet"):
+        rows = rows_of(file)
+        said = {**rows[0]["fresco_views"], "state": "suspended", "last_good": 1}
+        write(file, [{**rows[0], "fresco_views": said}, *rows[1:]])
+    verdict = verify_pipeline(tmp_path / "copy")
+    assert not verdict.holds
+    assert any("fresco_views" in one for one in verdict.problems), verdict.problems
 
 
 def test_a_missing_update_is_told_at_its_number_by_every_view_over_its_relation(

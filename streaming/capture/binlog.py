@@ -13,24 +13,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pymysql
-from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.constants import NONE_SOURCE
 from pymysqlreplication.event import (
     GtidEvent,
-    HeartbeatLogEvent,
     MariadbBinLogCheckPointEvent,
     MariadbGtidEvent,
     MariadbGtidListEvent,
-    QueryEvent,
     RotateEvent,
     XAPrepareEvent,
     XidEvent,
 )
-from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
+from pymysqlreplication.row_event import (
+    DeleteRowsEvent,
+    PartialUpdateRowsEvent,
+    UpdateRowsEvent,
+    WriteRowsEvent,
+)
 
 from streaming.capture.cells import Decimals, Encode, log_encoders
 from streaming.capture.logevents import (
@@ -44,9 +45,11 @@ from streaming.capture.logevents import (
     Table,
     Truncate,
 )
+from streaming.capture.logstream import Heartbeat, LoggedStatement, LogStream
 from streaming.capture.rights import DENIED, lacking
 from streaming.capture.statements import (
     Statement,
+    bare,
     loses_rows,
     names_one_of,
     statement_of,
@@ -54,28 +57,15 @@ from streaming.capture.statements import (
 )
 from streaming.errors import FrescoError
 from streaming.sources.mysqlstate import Place
-from streaming.sources.mysqlurl import MysqlUrl, arguments, refused, said
+from streaming.sources.mysqlurl import MysqlUrl, refused, said
 
 log = logging.getLogger("fresco")
 
-HEARTBEAT_SECONDS = 5
-"""The server proves that it lives; without a word for twice as long the connection counts as lost."""
-_STANDALONE = 1
+_STANDALONE, _PREPARED = 1, 64
+"""Flags of MariaDB's GTID: a statement that is a transaction by itself; one that XA PREPARE ends."""
 _LOST = (2006, 2013)
 _PURGED = 1236
 _ROWS = {WriteRowsEvent: "c", UpdateRowsEvent: "u", DeleteRowsEvent: "d"}
-_EVENTS = [
-    GtidEvent,
-    HeartbeatLogEvent,
-    MariadbBinLogCheckPointEvent,
-    MariadbGtidEvent,
-    MariadbGtidListEvent,
-    QueryEvent,
-    RotateEvent,
-    XAPrepareEvent,
-    XidEvent,
-    *_ROWS,
-]
 
 
 class LogReader:
@@ -100,47 +90,26 @@ class LogReader:
     ) -> None:
         self._url, self._source, self._tables, self._decimals = url, source, tables, decimals
         self._file = start.file
-        self._connections = 0
-        self._begun = self._explicit = False
+        self._begun = self._explicit = self._xa = False
         self._encoders: dict[Table, tuple[Any, dict[str, Encode]]] = {}
         self._written = {_folded(one): one for one in tables} if folds else {}
-        self._stream = BinLogStreamReader(
-            connection_settings=arguments(url, read_timeout=2 * HEARTBEAT_SECONDS + 5),
-            server_id=replica,
-            blocking=True,
-            resume_stream=True,
-            log_file=start.file,
-            log_pos=start.offset,
-            only_events=_EVENTS,
-            only_schemas=sorted({database for database, _ in tables}),
-            only_tables=sorted({table for _, table in tables}),
-            slave_heartbeat=HEARTBEAT_SECONDS,
-            pymysql_wrapper=self._connected_once,
-            enable_logging=False,
-        )
-
-    def _connected_once(self, **settings: Any) -> Any:
-        """One connection for the log and one for the catalog; a third would be a reconnect."""
-        self._connections += 1
-        if self._connections > 2:
-            raise pymysql.OperationalError(_LOST[1], "the connection to the server was lost")
-        return pymysql.connect(**settings)
+        self._stream = LogStream(url, source, tables, start, replica)
 
     def close(self) -> None:
         """Leave the server; another thread's `events` ends with an error."""
-        with suppress(pymysql.MySQLError, OSError):
-            self._stream.close()
+        self._stream.close()
 
     def events(self) -> Iterator[LogEvent | None]:
         """The log's events, without end; None at a heartbeat, when there is nothing to read.
 
         Raises:
             FrescoError: SOURCE_UNREACHABLE, SOURCE_CREDENTIALS, CAPTURE_REFUSED, CAPTURE_LOG_PURGED,
-                CAPTURE_STATEMENT, CAPTURE_XA, CAPTURE_ROLLBACK, CAPTURE_ROW_IMAGE, CAPTURE_TEXT.
+                CAPTURE_STATEMENT, CAPTURE_XA, CAPTURE_ROLLBACK, CAPTURE_ROW_IMAGE, CAPTURE_TEXT,
+                CAPTURE_EVENT, CAPTURE_INCIDENT.
         """
         while True:
             try:
-                event = self._stream.fetchone()
+                event = self._stream.fetch()
             except pymysql.MySQLError as error:
                 raise self._judged(error) from None
             if event is None:
@@ -148,42 +117,48 @@ class LogReader:
             yield from self.told(event)
 
     def told(self, event: Any) -> Iterator[LogEvent | None]:
-        """What an event of the library means; without a GTID a transaction begins with its first word."""
-        end = event.packet.log_pos
-        begin = Place(self._file, max(end - event.packet.event_size, 0))
+        """What an event of the stream means; without a GTID a transaction begins with its first word."""
+        match event:
+            case Heartbeat():
+                yield None
+                return
+            case LoggedStatement():
+                begin, end = Place(self._file, event.begin), Place(self._file, event.end)
+                yield from self._query(event, begin, end)
+                return
+        end = Place(self._file, event.packet.log_pos)
+        begin = Place(self._file, max(end.offset - event.packet.event_size, 0))
         seconds, server = event.timestamp, event.packet.server_id
         match event:
             case RotateEvent():
                 if event.next_binlog != self._file:
                     yield Passed(Place(event.next_binlog, event.position))
                 self._file = event.next_binlog
-            case HeartbeatLogEvent():
-                yield None
             case MariadbGtidListEvent() | MariadbBinLogCheckPointEvent():
-                if end:
-                    yield Passed(Place(self._file, end))
+                if end.offset:
+                    yield Passed(end)
             case MariadbGtidEvent():
                 self._begun, self._explicit = True, not event.flags & _STANDALONE
+                self._xa = bool(event.flags & _PREPARED)
                 yield Begin(begin, event.gtid, seconds)
             case GtidEvent():
                 self._begun, self._explicit = True, False
                 yield Begin(begin, event.gtid, seconds)
-            case XidEvent():
-                yield self._commit(Place(self._file, end), seconds)
-            case XAPrepareEvent():
-                raise self._refuses("CAPTURE_XA", "a prepared (XA) transaction", begin)
-            case QueryEvent():
-                yield from self._query(event, begin, Place(self._file, end), server)
+            case XidEvent() | XAPrepareEvent():
+                yield self._commit(end, seconds)
+            case PartialUpdateRowsEvent():
+                raise self._incomplete("hold whole values", "binlog_row_value_options", begin, "")
             case _:
                 table = (event.schema, event.table)
                 if table in self._tables:
+                    if self._xa:
+                        raise self._refuses("CAPTURE_XA", "a prepared (XA) transaction", begin)
                     yield from self._rows(event, table, begin, server)
 
     # Statements -----------------------------------------------------------------------------------
 
-    def _query(self, event: Any, begin: Place, end: Place, server: int) -> Iterator[LogEvent]:
-        seconds = event.timestamp
-        database = event.schema.decode(errors="replace")
+    def _query(self, event: LoggedStatement, begin: Place, end: Place) -> Iterator[LogEvent]:
+        seconds, server, database = event.timestamp, event.server, event.schema
         match statement_of(event.query):
             case Statement.BEGIN:
                 yield from self._beginning(begin, seconds)
@@ -195,7 +170,7 @@ class LogReader:
                     "CAPTURE_ROLLBACK", "a transaction that ends in ROLLBACK", begin
                 )
             case Statement.XA:
-                raise self._refuses("CAPTURE_XA", "a prepared (XA) transaction", begin)
+                yield from self._xa_word(event.query, begin, end, seconds)
             case Statement.CHANGE:
                 if names_one_of(event.query, self._tables) is not None:
                     what = "a change of a captured table logged as a statement"
@@ -218,6 +193,16 @@ class LogReader:
                 if not self._explicit:
                     yield self._commit(end, seconds)
 
+    def _xa_word(self, query: str, at: Place, end: Place, seconds: int) -> Iterator[LogEvent]:
+        """XA START to XA PREPARE is a transaction, which may hold no captured row; XA COMMIT and XA
+        ROLLBACK of what was prepared are others, without rows."""
+        yield from self._beginning(at, seconds)
+        match bare(query).upper().split(None, 2)[1:2]:
+            case ["START"] | ["BEGIN"]:
+                self._explicit = self._xa = True
+            case ["COMMIT"] | ["ROLLBACK"]:
+                yield self._commit(end, seconds)
+
     def _beginning(self, at: Place, seconds: int) -> Iterator[LogEvent]:
         """A MySQL without GTIDs says nothing before BEGIN or the statement itself."""
         if not self._begun:
@@ -225,7 +210,7 @@ class LogReader:
             yield Begin(at, "", seconds)
 
     def _commit(self, end: Place, seconds: int) -> Commit:
-        self._begun = self._explicit = False
+        self._begun = self._explicit = self._xa = False
         return Commit(end, seconds)
 
     # Rows -----------------------------------------------------------------------------------------
@@ -271,12 +256,12 @@ class LogReader:
 
     # Errors ---------------------------------------------------------------------------------------
 
-    def _incomplete(self, lacks: str, setting: str, at: Place) -> FrescoError:
+    def _incomplete(self, lacks: str, setting: str, at: Place, value: str = "FULL") -> FrescoError:
         return FrescoError(
             "CAPTURE_ROW_IMAGE",
             f"the log of source {self._source} does not {lacks}",
             where=f"source {self._source}, log {at}",
-            todo=f"SET GLOBAL {setting} = 'FULL', let no session set another value, and take a new"
+            todo=f"SET GLOBAL {setting} = '{value}', let no session set another value, and take a new"
             " snapshot under another prefix: what was logged before cannot be read",
         )
 

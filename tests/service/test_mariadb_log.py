@@ -1,0 +1,113 @@
+"""What a real MariaDB writes into its log beside plain rows: nothing of it is lost or misread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from askedmariadb import log_end, log_of
+from twodatabases import mariadb_server
+
+from streaming.capture.logevents import RowChange, Truncate
+from streaming.embedded.mariadb import Mariadb
+from streaming.errors import FrescoError
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb]:
+    with mariadb_server(tmp_path_factory.mktemp("mariadb")) as running:
+        running.execute(
+            "CREATE DATABASE shop",
+            "CREATE TABLE shop.t (id INT PRIMARY KEY, s VARCHAR(2000))",
+            "CREATE TABLE shop.other (id INT)",
+            "CREATE TABLE shop.done (n INT)",
+        )
+        yield running
+
+
+def logged(server: Mariadb, *statements: str, tables: tuple[str, ...] = ("t",)) -> list[Any]:
+    """The log's events of captured tables, from these statements, which stand in it by now."""
+    server.execute("DELETE FROM shop.t")
+    at = log_end(server)
+    server.execute(*statements, "INSERT INTO shop.done VALUES (1)")
+    found: list[Any] = []
+    for event in until_end(log_of(server, at, *tables, "done")):
+        if isinstance(event, RowChange) and event.table[1] != "done":
+            found.append((event.op, dict(event.before or {}), dict(event.after or {})))
+        elif isinstance(event, Truncate):
+            found.append(("t", event.table))
+    return found
+
+
+def until_end(reader: Any) -> list[Any]:
+    """Events of the log until the row of `done`."""
+    found: list[Any] = []
+    try:
+        for event in reader.events():
+            found.append(event)
+            if isinstance(event, RowChange) and event.table[1] == "done":
+                return found
+    finally:
+        reader.close()
+    raise AssertionError("the log has ended")
+
+
+def test_compressed_rows_and_statements_are_read_as_any_other(server: Mariadb) -> None:
+    server.execute("SET GLOBAL log_bin_compress_min_len = 10", "SET GLOBAL log_bin_compress = ON")
+    try:
+        found = logged(
+            server,
+            "INSERT INTO shop.t VALUES (1, REPEAT('a', 1500))",
+            "UPDATE shop.t SET s = REPEAT('b', 1500)",
+            "DELETE FROM shop.t",
+            f"TRUNCATE shop.t /* {'x' * 400} */",
+        )
+    finally:
+        server.execute("SET GLOBAL log_bin_compress = OFF")
+    a, b = {"id": 1, "s": "a" * 1500}, {"id": 1, "s": "b" * 1500}
+    assert found == [("c", {}, a), ("u", a, b), ("d", b, {}), ("t", ("shop", "t"))]
+
+
+def test_prepared_transactions_end_a_capture_over_captured_tables_only(server: Mariadb) -> None:
+    found = logged(
+        server,
+        "XA START 'a'; INSERT INTO shop.other VALUES (1); XA END 'a'; XA PREPARE 'a'; XA COMMIT 'a'",
+        "XA START 'b'; INSERT INTO shop.other VALUES (2); XA END 'b'; XA PREPARE 'b'; XA ROLLBACK 'b'",
+        "XA START 'c'; INSERT INTO shop.t VALUES (3, ''); XA END 'c'; XA COMMIT 'c' ONE PHASE",
+    )
+    assert found == [("c", {}, {"id": 3, "s": ""})]
+    with pytest.raises(FrescoError, match="CAPTURE_XA"):
+        logged(
+            server,
+            "XA START 'd'; INSERT INTO shop.t VALUES (4, ''); XA END 'd'; XA PREPARE 'd'; XA COMMIT 'd'",
+        )
+
+
+def test_an_alter_in_two_phases_is_no_end(server: Mariadb) -> None:
+    found = logged(
+        server,
+        "SET binlog_alter_two_phase = ON; ALTER TABLE shop.other ADD COLUMN b INT",
+        "INSERT INTO shop.t VALUES (1, '')",
+    )
+    assert found == [("c", {}, {"id": 1, "s": ""})]
+
+
+def test_a_log_with_and_without_checksums_is_read_over_the_change(server: Mariadb) -> None:
+    """A short table without a key: its description ends where a checksum would stand."""
+    server.execute("CREATE OR REPLACE TABLE shop.s (a INT)")
+    try:
+        found = logged(
+            server,
+            "INSERT INTO shop.s VALUES (1)",
+            "SET GLOBAL binlog_checksum = NONE",
+            "INSERT INTO shop.s VALUES (2)",
+            "SET GLOBAL binlog_checksum = CRC32",
+            "INSERT INTO shop.s VALUES (3)",
+            tables=("s",),
+        )
+        server.execute("SET GLOBAL binlog_checksum = NONE")
+        alone = logged(server, "INSERT INTO shop.s VALUES (4)", tables=("s",))
+    finally:
+        server.execute("SET GLOBAL binlog_checksum = CRC32")
+    assert [after["a"] for _, _, after in found + alone] == [1, 2, 3, 4]

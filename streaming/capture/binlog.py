@@ -2,8 +2,8 @@
 
 The log's events become a few plain ones: `Begin`, `RowChange`, `Truncate`, `Ddl`, `Commit`, `Passed`.
 MariaDB begins every transaction with its GTID, MySQL with a GTID and the word BEGIN; both end in a commit
-event or in the word COMMIT, but for a DDL statement, which is a transaction by itself. Changes that are
-rolled back are not in the log.
+event or in the word COMMIT, but for a DDL statement, which is a transaction by itself. What was rolled
+back and stands in the log all the same is taken out (`undoing`).
 
 The reader never reconnects by itself: what it had read of a transaction would be read twice. A lost
 connection is an error, and the capture goes on from what it has published.
@@ -41,7 +41,10 @@ from streaming.capture.logevents import (
     Image,
     LogEvent,
     Passed,
+    Rollback,
+    RollbackTo,
     RowChange,
+    Savepoint,
     Table,
     Truncate,
 )
@@ -52,9 +55,11 @@ from streaming.capture.statements import (
     bare,
     loses_rows,
     names_one_of,
+    savepoint,
     statement_of,
     truncated,
 )
+from streaming.capture.undoing import Mark, kept_rows
 from streaming.errors import FrescoError
 from streaming.sources.mysqlstate import Place
 from streaming.sources.mysqlurl import MysqlUrl, refused, said
@@ -76,6 +81,7 @@ class LogReader:
         tables: the captured ones.
         replica: an id of a replica that no other replica of the server has.
         folds: statements may write a table's name in another case than the catalog.
+        lasting: captured tables whose engine knows no transactions.
     """
 
     def __init__(
@@ -87,8 +93,10 @@ class LogReader:
         decimals: Decimals,
         replica: int,
         folds: bool = False,
+        lasting: frozenset[Table] = frozenset(),
     ) -> None:
         self._url, self._source, self._tables, self._decimals = url, source, tables, decimals
+        self._lasting, self._replica = lasting, replica
         self._file = start.file
         self._begun = self._explicit = self._xa = False
         self._encoders: dict[Table, tuple[Any, dict[str, Encode]]] = {}
@@ -104,19 +112,32 @@ class LogReader:
 
         Raises:
             FrescoError: SOURCE_UNREACHABLE, SOURCE_CREDENTIALS, CAPTURE_REFUSED, CAPTURE_LOG_PURGED,
-                CAPTURE_STATEMENT, CAPTURE_XA, CAPTURE_ROLLBACK, CAPTURE_ROW_IMAGE, CAPTURE_TEXT,
+                CAPTURE_STATEMENT, CAPTURE_XA, CAPTURE_ROW_IMAGE, CAPTURE_TEXT,
                 CAPTURE_EVENT, CAPTURE_INCIDENT.
         """
+        yield from kept_rows(self._read(), self._lasting, self._ahead)
+
+    def _read(self) -> Iterator[LogEvent | Mark | None]:
+        """All that the log says, what is rolled back included."""
         while True:
             try:
                 event = self._stream.fetch()
-            except pymysql.MySQLError as error:
+            except (pymysql.MySQLError, OSError) as error:
                 raise self._judged(error) from None
             if event is None:
                 raise self._judged(pymysql.OperationalError(_LOST[1], "the server ended the log"))
             yield from self.told(event)
 
-    def told(self, event: Any) -> Iterator[LogEvent | None]:
+    def _ahead(self, begin: Place) -> Iterator[LogEvent | Mark | None]:
+        """The log from a place on, its rows left out, by another connection."""
+        replica = self._replica ^ 0x80000000
+        other = LogReader(self._url, self._source, frozenset(), begin, self._decimals, replica)
+        try:
+            yield from other._read()
+        finally:
+            other.close()
+
+    def told(self, event: Any) -> Iterator[LogEvent | Mark | None]:
         """What an event of the stream means; without a GTID a transaction begins with its first word."""
         match event:
             case Heartbeat():
@@ -157,7 +178,7 @@ class LogReader:
 
     # Statements -----------------------------------------------------------------------------------
 
-    def _query(self, event: LoggedStatement, begin: Place, end: Place) -> Iterator[LogEvent]:
+    def _query(self, event: LoggedStatement, begin: Place, end: Place) -> Iterator[LogEvent | Mark]:
         seconds, server, database = event.timestamp, event.server, event.schema
         match statement_of(event.query):
             case Statement.BEGIN:
@@ -166,9 +187,12 @@ class LogReader:
             case Statement.COMMIT:
                 yield self._commit(end, seconds)
             case Statement.ROLLBACK:
-                raise self._refuses(
-                    "CAPTURE_ROLLBACK", "a transaction that ends in ROLLBACK", begin
-                )
+                self._commit(end, seconds)
+                yield Rollback(end, seconds)
+            case Statement.SAVEPOINT:
+                yield Savepoint(savepoint(event.query), begin)
+            case Statement.ROLLBACK_TO:
+                yield RollbackTo(savepoint(event.query), begin)
             case Statement.XA:
                 yield from self._xa_word(event.query, begin, end, seconds)
             case Statement.CHANGE:
@@ -265,7 +289,7 @@ class LogReader:
             " snapshot under another prefix: what was logged before cannot be read",
         )
 
-    def _judged(self, error: pymysql.MySQLError) -> FrescoError:
+    def _judged(self, error: Exception) -> FrescoError:
         """What an error of the connection means."""
         code = error.args[0] if error.args else 0
         if code == _PURGED:
@@ -286,7 +310,6 @@ class LogReader:
             "CAPTURE_XA": "commit without XA, or leave the tables out of the capture",
             "CAPTURE_STATEMENT": "let no session set binlog_format to another value than ROW, and"
             " take a new snapshot under another prefix",
-            "CAPTURE_ROLLBACK": "use tables of InnoDB only in transactions",
         }
         return FrescoError(
             code,

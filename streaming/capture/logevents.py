@@ -67,6 +67,30 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class Savepoint:
+    """A place that a part of the transaction may be rolled back to; names differ in more than case."""
+
+    name: str
+    at: Place
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackTo:
+    """What came since the savepoint was undone."""
+
+    name: str
+    at: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """The transaction ends at `at`, undone."""
+
+    at: Place
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class Passed:
     """The log has got to `at` without a transaction: another file, or a word of the server's own."""
 

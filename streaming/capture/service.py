@@ -28,7 +28,13 @@ from streaming.capture.status import Status, streaming_status
 from streaming.capture.writer import Writer
 from streaming.config import Config
 from streaming.errors import FrescoError
-from streaming.sources.mysql import check_log, folds_case, read_schemas, split_table
+from streaming.sources.mysql import (
+    check_log,
+    folds_case,
+    read_schemas,
+    split_table,
+    without_transactions,
+)
 from streaming.sources.mysqlsession import PLAIN
 from streaming.sources.mysqlurl import MysqlUrl, connect, is_lost, parse_url, refused
 from streaming.sources.postgres import topic_name
@@ -226,6 +232,7 @@ class Capture:
             self._decimals,
             self._replica,
             folds_case(self._connection, self._source),
+            without_transactions(self._connection, self._source),
         )
         inbox = LogInbox(reader)
         self._say(streaming_status(publisher), now=True)

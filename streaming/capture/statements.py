@@ -24,6 +24,7 @@ _ALTER = re.compile(r"\AALTER\b", re.IGNORECASE)
 _GONE = re.compile(
     r"\A(?:DROP|RENAME|CREATE\s+OR\s+REPLACE)\s+(?:TEMPORARY\s+)?TABLES?\b", re.IGNORECASE
 )
+_SAVEPOINT = re.compile(r"(?:ROLLBACK\s+TO\s+)?(?:SAVEPOINT\s+)?(.*)", re.IGNORECASE | re.DOTALL)
 _SETTINGS = re.compile(r"\ASET\s+STATEMENT\b.*?\bFOR\b", re.IGNORECASE | re.DOTALL)
 """MariaDB's settings of one statement, in front of it."""
 
@@ -35,6 +36,8 @@ class Statement(Enum):
     COMMIT = "commit"
     ROLLBACK = "rollback"
     SAVEPOINT = "savepoint"
+    ROLLBACK_TO = "rollback to"
+    RELEASE = "release"
     XA = "xa"
     CHANGE = "change"
     OTHER = "other"
@@ -54,8 +57,12 @@ def statement_of(query: str) -> Statement:
             return Statement.BEGIN
         case ["COMMIT", *_]:
             return Statement.COMMIT
-        case ["ROLLBACK", "TO"] | ["SAVEPOINT", *_] | ["RELEASE", *_]:
+        case ["ROLLBACK", "TO"]:
+            return Statement.ROLLBACK_TO
+        case ["SAVEPOINT", *_]:
             return Statement.SAVEPOINT
+        case ["RELEASE", *_]:
+            return Statement.RELEASE
         case ["ROLLBACK", *_]:
             return Statement.ROLLBACK
         case ["XA", *_]:
@@ -63,6 +70,16 @@ def statement_of(query: str) -> Statement:
         case [first, *_] if first in _CHANGES:
             return Statement.CHANGE
     return Statement.OTHER
+
+
+def savepoint(query: str) -> str:
+    """The name in SAVEPOINT or ROLLBACK TO; names that differ in case only are one."""
+    found = _SAVEPOINT.match(bare(query))
+    name = found[1] if found is not None else ""
+    quote = name[:1]
+    if quote in ("`", '"'):
+        name = name[1:-1].replace(quote * 2, quote)
+    return name.casefold()
 
 
 def truncated(query: str, database: str) -> tuple[str, str] | None:

@@ -28,6 +28,11 @@ SELECT column_name FROM information_schema.key_column_usage
 WHERE table_schema = %s AND table_name = %s AND constraint_name = 'PRIMARY'
 ORDER BY ordinal_position
 """
+_LASTING = """
+SELECT t.table_schema, t.table_name FROM information_schema.tables t
+JOIN information_schema.engines e ON e.engine = t.engine WHERE e.transactions = 'NO'
+AND t.table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
+"""
 WANTED = {
     "log_bin": "ON",
     "binlog_format": "ROW",
@@ -145,6 +150,13 @@ def folds_case(connection: str, source: str) -> bool:
     with asking(parse_url(connection, source), source) as cursor:
         cursor.execute("SELECT @@global.lower_case_table_names")
         return int(cursor.fetchone()[0]) > 0
+
+
+def without_transactions(connection: str, source: str) -> frozenset[tuple[str, str]]:
+    """(database, table) of those whose engine cannot roll back, as MyISAM and Aria."""
+    with asking(parse_url(connection, source), source) as cursor:
+        cursor.execute(_LASTING)
+        return frozenset((_text(database), _text(table)) for database, table in cursor.fetchall())
 
 
 def replication_rights(connection: str, source: str) -> str | None:

@@ -10,7 +10,7 @@ from streaming.capture.binlog import LogReader
 from streaming.capture.logevents import Commit, RowChange
 from streaming.capture.snapshot import current_place
 from streaming.embedded.mariadb import Mariadb
-from streaming.sources.mysql import read_schemas
+from streaming.sources.mysql import read_schemas, without_transactions
 from streaming.sources.mysqlquery import MysqlSource
 from streaming.sources.mysqlsession import PLAIN
 from streaming.sources.mysqlstate import Place
@@ -45,7 +45,9 @@ def log_of(server: Mariadb, start: Any, *tables: str, url: str = "") -> LogReade
     """The log of captured tables from a place on, read as another user where a URL is given."""
     wanted = frozenset(("shop", table) for table in tables)
     known = parse_url(url or server.url("shop"), "shop")
-    return LogReader(known, "shop", wanted, start, "precise", random.randrange(1000, 2**30))
+    replica = random.randrange(1000, 2**30)
+    lasting = without_transactions(server.url("shop"), "shop")
+    return LogReader(known, "shop", wanted, start, "precise", replica, lasting=lasting)
 
 
 def until_rows(reader: LogReader, count: int) -> list[Any]:

@@ -9,6 +9,7 @@ import pytest
 from askedmariadb import log_end, log_of
 from twodatabases import mariadb_server
 
+from streaming.capture import undoing
 from streaming.capture.logevents import RowChange, Truncate
 from streaming.embedded.mariadb import Mariadb
 from streaming.errors import FrescoError
@@ -82,6 +83,35 @@ def test_prepared_transactions_end_a_capture_over_captured_tables_only(server: M
             server,
             "XA START 'd'; INSERT INTO shop.t VALUES (4, ''); XA END 'd'; XA PREPARE 'd'; XA COMMIT 'd'",
         )
+
+
+def test_what_was_rolled_back_to_a_savepoint_or_whole_is_not_told(
+    server: Mariadb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A temporary table, or a change of a table without transactions, brings it into the log."""
+    server.execute(
+        "CREATE TABLE shop.my (id INT PRIMARY KEY) ENGINE = MyISAM",
+        "CREATE TRIGGER shop.both_of BEFORE INSERT ON shop.t FOR EACH ROW"
+        " INSERT INTO shop.my SELECT NEW.id FROM DUAL WHERE NEW.id > 100",
+    )
+    part = """BEGIN; INSERT INTO shop.t VALUES (20, ''); SAVEPOINT `a b`; INSERT INTO shop.t VALUES
+     (21, ''); CREATE TEMPORARY TABLE shop.t1 (i INT); SAVEPOINT c; INSERT INTO shop.t VALUES (22, '');
+     ROLLBACK TO `A B`; INSERT INTO shop.t VALUES (23, ''); COMMIT"""
+    first = """BEGIN; SAVEPOINT a; INSERT INTO shop.t VALUES (31, ''); CREATE TEMPORARY TABLE shop.t2
+     (i INT); ROLLBACK TO a; INSERT INTO shop.t VALUES (32, ''); COMMIT"""
+    whole = """BEGIN; INSERT INTO shop.t VALUES (41, ''); CREATE TEMPORARY TABLE shop.t3 (i INT);
+     ROLLBACK"""
+    mixed = (
+        "BEGIN; INSERT INTO shop.t VALUES (50, ''); INSERT INTO shop.t VALUES (101, ''); ROLLBACK"
+    )
+    try:
+        for held in (10_000, 0):
+            monkeypatch.setattr(undoing, "HELD", held)
+            server.execute("DELETE FROM shop.my")
+            found = logged(server, part, first, whole, mixed, tables=("t", "my"))
+            assert [after["id"] for _, _, after in found] == [20, 23, 32, 101], held
+    finally:
+        server.execute("DROP TRIGGER shop.both_of")
 
 
 def test_an_alter_in_two_phases_is_no_end(server: Mariadb) -> None:

@@ -141,7 +141,6 @@ def test_a_truncate_is_told_in_whatever_case_the_server_takes_names(folds: bool,
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (("BEGIN", "ROLLBACK"), "CAPTURE_ROLLBACK"),
         (("BEGIN", "SET STATEMENT sql_mode='' FOR DELETE FROM entry"), "CAPTURE_STATEMENT"),
     ],
 )

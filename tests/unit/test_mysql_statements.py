@@ -20,7 +20,7 @@ from streaming.capture.statements import (
         ("COMMIT", Statement.COMMIT),
         ("/* app */ COMMIT /* xid=3 */", Statement.COMMIT),
         ("ROLLBACK", Statement.ROLLBACK),
-        ("ROLLBACK TO `a`", Statement.SAVEPOINT),
+        ("ROLLBACK TO `a`", Statement.ROLLBACK_TO),
         ("SAVEPOINT `a`", Statement.SAVEPOINT),
         ("XA COMMIT X'31',X'',1", Statement.XA),
         ("insert into t values (1)", Statement.CHANGE),

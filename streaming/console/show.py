@@ -14,10 +14,10 @@ from streaming.plain import plain
 
 if TYPE_CHECKING:
     from streaming.runtime.costing import PlanCosts
-    from streaming.runtime.doctor import Finding
     from streaming.runtime.plan import Pipeline
     from streaming.runtime.refusals import Refused
     from streaming.runtime.status import PipelineStatus
+    from streaming.sources.checked import Checked
     from streaming.verify import Verdict
 
 _SHOWN_RECORDS = 20
@@ -141,7 +141,7 @@ def rows_table(rows: pa.Table, limit: int) -> Group:
     return Group(table, count + (f", {limit} shown" if rows.num_rows > limit else ""))
 
 
-def findings_table(findings: Sequence[Finding]) -> Table:
+def findings_table(findings: Sequence[Checked]) -> Table:
     """What `doctor` found."""
     table = Table()
     for name in ("check", "result", "do"):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from streaming.config import Config, load_config
 from streaming.embedded.java import java_command
@@ -14,6 +12,8 @@ from streaming.errors import FrescoError
 from streaming.runtime.kafka import Broker, Topics
 from streaming.runtime.plan import Pipeline, plan_pipeline
 from streaming.runtime.session import versions
+from streaming.runtime.surroundings import examined_sources, examined_topics
+from streaming.sources.checked import Checked, failed
 from streaming.sources.deltainstall import check
 from streaming.sources.deltatables import delta_table_of
 from streaming.sources.mysqlcheck import check_server
@@ -25,24 +25,7 @@ _KNOWN_LOSS = (
 )
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One check's result."""
-
-    check: str
-    level: Literal["ok", "warning", "wrong"]
-    says: str
-    todo: str = ""
-
-    @property
-    def bad(self) -> bool:
-        return self.level == "wrong"
-
-    def as_dict(self) -> dict[str, str]:
-        return asdict(self)
-
-
-def examine(path: Path) -> list[Finding]:
+def examine(path: Path) -> list[Checked]:
     """Run every check that the ones before it allow.
 
     Raises:
@@ -60,6 +43,8 @@ def examine(path: Path) -> list[Finding]:
     found.append(_checked("sources and views", plan))
     for name in config.sources:
         found.extend(_server(config, name))
+    if pipelines:
+        found.extend(examined_sources(config, pipelines[0]))
     if pipelines and pipelines[0].views:
         found.extend(_kafka(config, pipelines[0]))
     for name, relations in pipelines[0].sessions.relations.items() if pipelines else ():
@@ -67,7 +52,7 @@ def examine(path: Path) -> list[Finding]:
         dsn = config.sources[name].secret() or ""
         found.append(_checked("delta tables", partial(check, dsn, name, tables)))
     found.append(
-        Finding(
+        Checked(
             "connector versions",
             "warning",
             _KNOWN_LOSS,
@@ -75,7 +60,7 @@ def examine(path: Path) -> list[Finding]:
         )
     )
     found.append(
-        Finding(
+        Checked(
             "connector settings",
             "warning",
             "TRUNCATE is not sent unless skipped.operations=none; "
@@ -86,36 +71,34 @@ def examine(path: Path) -> list[Finding]:
     return found
 
 
-def _checked(check: str, run: Callable[[], str]) -> Finding:
+def _checked(check: str, run: Callable[[], str]) -> Checked:
     try:
-        return Finding(check, "ok", run())
+        return Checked(check, "ok", run())
     except FrescoError as error:
-        return Finding(check, "wrong", f"{error.code}: {error.what} [{error.where}]", error.todo)
+        return failed(check, error)
 
 
-def examined_java() -> Finding:
+def examined_java() -> Checked:
     """The Java that Spark would be started with."""
     return _checked("java", java_command)
 
 
-def _libraries() -> Iterator[Finding]:
-    yield Finding("libraries", "ok", ", ".join(f"{k} {v}" for k, v in versions().items()))
+def _libraries() -> Iterator[Checked]:
+    yield Checked("libraries", "ok", ", ".join(f"{k} {v}" for k, v in versions().items()))
 
 
-def _server(config: Config, name: str) -> Iterator[Finding]:
+def _server(config: Config, name: str) -> Iterator[Checked]:
     """The log of a MariaDB or MySQL, and the right to read it."""
     connection = config.sources[name].secret()
     if connection is None or not is_mysql(connection):
         return
     try:
-        for one in check_server(connection, name):
-            yield Finding(one.check, one.level, one.says, one.todo)
+        yield from check_server(connection, name)
     except FrescoError as error:
-        says = f"{error.code}: {error.what} [{error.where}]"
-        yield Finding(f"log of {name}", "wrong", says, error.todo)
+        yield failed(f"log of {name}", error)
 
 
-def _kafka(config: Config, pipeline: Pipeline) -> Iterator[Finding]:
+def _kafka(config: Config, pipeline: Pipeline) -> Iterator[Checked]:
     brokers: list[Broker] = []
 
     def connect() -> str:
@@ -126,20 +109,22 @@ def _kafka(config: Config, pipeline: Pipeline) -> Iterator[Finding]:
     if not brokers:
         return
     topics = brokers[0].topics()
+    found = list(examined_topics(pipeline, brokers[0]))
     brokers[0].close()
     missing = sorted(pipeline.source_topics - topics)
     if missing and not config.kafka.create_source_topics:
-        yield Finding(
+        yield Checked(
             "captured topics",
             "wrong",
             f"missing: {', '.join(missing)}",
             "start the connectors, or set kafka.create_source_topics: true",
         )
-    else:
-        yield Finding("captured topics", "ok", f"{len(pipeline.source_topics)} topics")
+    elif not found:
+        yield Checked("captured topics", "ok", f"{len(pipeline.source_topics)} topics")
+    yield from found
     own = {name for group in pipeline.groups for name in Topics(config.pipeline).of_group(group)}
     there = len(own & topics)
-    yield Finding(
+    yield Checked(
         "the pipeline's topics",
         "ok",
         f"{there} of {len(own)} exist; the rest is made at the first start",

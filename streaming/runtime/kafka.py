@@ -6,10 +6,13 @@ are few (about one per batch) and small. What comes out of them goes through an 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from streaming.config import Config
@@ -17,6 +20,9 @@ from streaming.errors import FrescoError
 from streaming.messages import FORMAT_VERSION
 from streaming.runtime.kafkaclients import client_options, unreachable
 from streaming.runtime.step import Outgoing
+from streaming.sources.topics import TopicFacts
+
+log = logging.getLogger("fresco")
 
 MAX_MESSAGE_BYTES = 8 << 20
 CLOSE_SECONDS = 5.0
@@ -69,6 +75,27 @@ class Broker:
     def topics(self) -> set[str]:
         """Topics that exist now."""
         return set(self._admin.list_topics())
+
+    def described(self, names: Iterable[str]) -> dict[str, TopicFacts]:
+        """Partitions and settings of those topics that exist."""
+        there = sorted(set(names) & self.topics())
+        if not there:
+            return {}
+        topics = {one["name"]: one for one in self._admin.describe_topics(there)}
+        asked = [ConfigResource("TOPIC", name) for name in there]
+        try:
+            found = self._admin.describe_configs(asked, config_filter="all")
+        except KafkaError as error:  # a user may read topics and not be allowed to see this
+            log.warning("the settings of topics cannot be read: %s", error)
+            found = {}
+        settings: Mapping[str, Any] = next(iter(found.values()), {})
+        return {
+            name: TopicFacts(
+                len(topics[name]["partitions"]),
+                {key: str(value["value"]) for key, value in settings.get(name, {}).items()},
+            )
+            for name in there
+        }
 
     def create(self, names: Iterable[str], *, own: bool) -> None:
         """Make topics that are missing: one partition; our own with stated retention."""

@@ -21,6 +21,7 @@ from streaming.runtime.refusals import choose_all
 from streaming.runtime.schemas import source_relations
 from streaming.runtime.sessionplan import SessionPlan, is_isolated, plan_sessions
 from streaming.sources.schema import CapturedRelation, CapturedSource
+from streaming.sources.topics import check_names
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,11 @@ def plan_pipeline(config: Config) -> Pipeline:
             )
         )
         relations += source_relations(config, name)
+    captured = {name for name, source in config.sources.items() if source.capture != "none"}
+    check_names(
+        [one for one in sources if one.name in captured],
+        [one for one in relations if one.source in captured],
+    )
     by_name = {one.relation.name: one.relation for one in relations}
     broken = BrokenViews(config.warehouse, by_name)
     views = broken.checked(load_views(config.views, by_name, broken.instead))
@@ -173,7 +179,6 @@ def plan_pipeline(config: Config) -> Pipeline:
     isolated = [view for view in views if is_isolated(view)]
     numbered = [view for view in views if not is_isolated(view)]
     groups = form_groups(config, numbered, choices, by_name.keys())
-    captured = {name for name, source in config.sources.items() if source.capture != "none"}
     return Pipeline(
         config.pipeline,
         tuple(one for one in sources if one.name in captured),

@@ -39,6 +39,7 @@ from streaming.runtime.stages import build_stages, check_roles
 from streaming.runtime.stageset import ManagerStage
 from streaming.runtime.stalls import StallsShown
 from streaming.runtime.step import Fence, ManifestStore, Stage, Stepper
+from streaming.runtime.surroundings import examined_sources, examined_topics, refuse
 from streaming.runtime.viewchanges import role_of
 
 log = logging.getLogger("fresco")
@@ -195,6 +196,9 @@ class Service:
         """The captured topics are there, the pipeline's own are made and belong to this warehouse."""
         if not self.roles or IntegratorStage.name in self.roles:
             self._broker.require_source_topics(pipeline.source_topics)
+            refuse(
+                (*examined_topics(pipeline, self._broker), *examined_sources(self.config, pipeline))
+            )
         for group in pipeline.groups:
             self._broker.claim(topics.of_group(group))
 

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
+from streaming.sources.checked import Checked
 from streaming.sources.mysql import WANTED, replication_rights, wrong_settings
 from streaming.sources.mysqlurl import asking, parse_url
 
 _DAY = 86_400
-
-
-@dataclass(frozen=True)
-class Checked:
-    """One check's result."""
-
-    check: str
-    level: Literal["ok", "warning", "wrong"]
-    says: str
-    todo: str = ""
 
 
 def check_server(connection: str, source: str) -> Iterator[Checked]:

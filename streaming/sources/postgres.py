@@ -34,10 +34,17 @@ WHERE i.indrelid = %s AND i.indisprimary
 ORDER BY k.place
 """
 _TABLE = """
-SELECT c.oid, c.relreplident
+SELECT c.oid, c.relkind
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
+WHERE n.nspname = %s AND c.relname = %s
 """
+_IDENTITIES = """
+SELECT n.nspname, c.relname, c.relreplident
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = %s OR (c.relkind IN ('r', 'p') AND c.oid IN (SELECT relid FROM pg_partition_tree(%s)))
+ORDER BY c.oid <> %s, 1, 2
+"""
+_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
 _TOPIC = re.compile(r"[^a-zA-Z0-9._-]")
 
 
@@ -52,7 +59,8 @@ def topic_name(prefix: str, table: str) -> str:
     return _TOPIC.sub("_", f"{prefix}.{table}")
 
 
-def _table(connection: psycopg.Connection, source: str, table: str) -> tuple[int, str]:
+def _table(connection: psycopg.Connection, source: str, table: str) -> int:
+    """The table's oid."""
     found = connection.execute(_TABLE, split_name(table)).fetchone()
     if found is None:
         raise FrescoError(
@@ -61,8 +69,20 @@ def _table(connection: psycopg.Connection, source: str, table: str) -> tuple[int
             where=f"source {source}",
             todo="correct the table's name in the configuration (schema.table, case counts)",
         )
-    oid, identity = found
-    return int(oid), identity.decode() if isinstance(identity, bytes) else str(identity)
+    oid, kind = int(found[0]), char(found[1])
+    if kind not in ("r", "p"):
+        raise FrescoError(
+            "SOURCE_TABLE_KIND",
+            f"{table} is {_KINDS.get(kind, 'no table')}: its rows are in no log of this database",
+            where=f"source {source}",
+            todo="capture the tables that its rows are stored in, and write the view over them",
+        )
+    return oid
+
+
+def char(value: str | bytes) -> str:
+    """PostgreSQL's one-byte "char" comes as bytes or text."""
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def read_schemas(
@@ -82,13 +102,14 @@ def read_schemas(
         decimals: the connector's `decimal.handling.mode`.
 
     Raises:
-        FrescoError: see `connected`; SOURCE_TABLE_MISSING, SOURCE_NO_COLUMNS.
+        FrescoError: see `connected`; SOURCE_TABLE_MISSING, SOURCE_TABLE_KIND,
+            SOURCE_NO_COLUMNS.
     """
     relations = []
     with connected(dsn, source) as connection:
         for name, table in tables.items():
             full = ".".join(split_name(table))
-            oid, _ = _table(connection, source, table)
+            oid = _table(connection, source, table)
             columns = connection.execute(_COLUMNS, (oid,)).fetchall()
             key = [row[0] for row in connection.execute(_KEY, (oid,)).fetchall()]
             relations.append(
@@ -105,24 +126,25 @@ def read_schemas(
 
 
 def check_replica_identity(dsn: str, source: str, tables: Sequence[str]) -> None:
-    """Refuse tables whose log does not hold whole old rows.
+    """Refuse tables whose log does not hold whole old rows, their partitions among them.
 
     Args:
         tables: "schema.table" of each captured table.
 
     Raises:
         FrescoError: SOURCE_REPLICA_IDENTITY with the statements that fix it; see `connected`;
-            SOURCE_TABLE_MISSING.
+            SOURCE_TABLE_MISSING, SOURCE_TABLE_KIND.
     """
     wrong = []
     with connected(dsn, source) as connection:
         for table in tables:
-            _, identity = _table(connection, source, table)
-            if identity != "f":
-                statement = sql.SQL("ALTER TABLE {} REPLICA IDENTITY FULL;").format(
-                    sql.Identifier(*split_name(table))
-                )
-                wrong.append((table, statement.as_string(connection)))
+            oid = _table(connection, source, table)
+            for schema, name, identity in connection.execute(_IDENTITIES, (oid,) * 3).fetchall():
+                if char(identity) != "f":
+                    statement = sql.SQL("ALTER TABLE {} REPLICA IDENTITY FULL;").format(
+                        sql.Identifier(schema, name)
+                    )
+                    wrong.append((f"{schema}.{name}", statement.as_string(connection)))
     if wrong:
         names = ", ".join(table for table, _ in wrong)
         raise FrescoError(

@@ -27,6 +27,7 @@ from streaming.sources.log import SourceState, each_event, log_schema, read_log
 from streaming.sources.records import BadRecord, Decoded
 from streaming.sources.rowquery import row_schema
 from streaming.sources.schema import CapturedRelation, CapturedSource
+from streaming.sources.topics import several
 
 TRANSACTIONS = pa.schema(
     [
@@ -109,7 +110,11 @@ class Assembler:
         return found
 
     def add(self, decoded: Decoded) -> dict[str, Work]:
-        """Tie a decoded batch (without snapshot rows) to what waits; changes nothing."""
+        """Tie a decoded batch (without snapshot rows) to what waits; changes nothing.
+
+        Raises:
+            FrescoError: KAFKA_PARTITIONS, a transaction topic that got more of them.
+        """
         return {source: self._add(source, decoded) for source in self._sources}
 
     # Looking --------------------------------------------------------------------------------------
@@ -133,7 +138,10 @@ class Assembler:
         if self._sources[source].transactions == "per-event":
             state = each_event(state, relations, decoded.rows)
         elif source in decoded.transactions:
-            state = read_log(state, relations, decoded.transactions[source])
+            told = decoded.transactions[source]
+            if (last := pc.max(told["partition"]).as_py()) is not None and last > 0:
+                raise several(self._sources[source].transaction_topic, last + 1).error
+            state = read_log(state, relations, told)
         log = state.log.table
         if not log.num_rows and not state.dead:
             entry = {name: np.full(held[name].rows, -1) for name in names}

@@ -1,9 +1,9 @@
-"""The catalog of a real PostgreSQL: schemas, keys and replica identity."""
+"""The catalog of a real PostgreSQL: schemas, keys, replica identity, and what publications hand on."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
@@ -11,12 +11,14 @@ import pytest
 
 from streaming.embedded.postgres import Postgres, create_databases
 from streaming.errors import FrescoError
+from streaming.sources.checked import Checked
 from streaming.sources.postgres import (
     check_replica_identity,
     connected,
     read_schemas,
     topic_name,
 )
+from streaming.sources.published import check_published
 
 TABLES = """
 CREATE TABLE "Order Items" (
@@ -96,3 +98,117 @@ def test_a_server_that_goes_away_while_it_is_read_is_not_one_that_refuses(dsn: s
         one.execute("SELECT pg_terminate_backend(pg_backend_pid())")
     with pytest.raises(FrescoError, match="SOURCE_QUERY_REFUSED"), connected(dsn, "north") as one:
         one.execute("SELECT * FROM nothing")
+
+
+# What a publication hands on ----------------------------------------------------------------------
+
+CAPTURED = """
+CREATE SCHEMA p;
+CREATE TABLE p.plain (id int PRIMARY KEY, v text);
+CREATE TABLE p.root (id int, v text) PARTITION BY RANGE (id);
+CREATE TABLE p."part 1" PARTITION OF p.root FOR VALUES FROM (0) TO (10);
+CREATE TABLE p.parent (id int, v text);
+CREATE TABLE p.child () INHERITS (p.parent);
+CREATE UNLOGGED TABLE p.fast (id int);
+CREATE VIEW p.seen AS SELECT * FROM p.plain;
+"""
+
+
+@pytest.fixture
+def published(dsn: str) -> Iterator[Callable[..., list[Checked]]]:
+    """The checks of tables of schema p after statements; everything is dropped at the end."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(CAPTURED)
+
+        def checks(*tables: str, after: str = "", known: str | None = None) -> list[Checked]:
+            for statement in filter(None, after.split(";")):
+                connection.execute(statement)  # type: ignore[call-overload]
+            return check_published(dsn, "north", [f"p.{one}" for one in tables], known)
+
+        yield checks
+        for (name,) in connection.execute("SELECT pubname FROM pg_publication").fetchall():
+            connection.execute(f'DROP PUBLICATION "{name}"')
+        connection.execute("DROP SCHEMA p CASCADE")
+
+
+def sql_of(one: Checked) -> str:
+    """The statements of a remedy."""
+    return ";".join(part for part in one.todo.split(";") if part.split()[0].isupper())
+
+
+@pytest.mark.parametrize(
+    ("table", "publication", "code", "says"),
+    [
+        ("root", "FOR TABLE p.root", "SOURCE_NOT_PUBLISHED", "partitions of p.root"),
+        ("root", "FOR ALL TABLES", "SOURCE_NOT_PUBLISHED", "partitions of p.root"),
+        ("plain", "FOR TABLE p.plain WITH (publish = 'insert, update, truncate')",
+         "SOURCE_PUBLICATION", "does not publish delete"),
+        ("plain", "FOR TABLE p.plain WITH (publish = 'insert, update, delete')",
+         "SOURCE_PUBLICATION", "does not publish truncate"),
+        ("plain", "FOR TABLE p.plain (id)", "SOURCE_PUBLICATION", "the columns v"),
+        ("plain", "FOR TABLE p.plain WHERE (id > 0)", "SOURCE_PUBLICATION", "filter drops"),
+        ("plain", "FOR TABLE p.parent", "SOURCE_NOT_PUBLISHED", "p.plain is not in"),
+        ("part 1", "FOR TABLE p.root WITH (publish_via_partition_root)",
+         "SOURCE_NOT_PUBLISHED", "as those of p.root"),
+    ],
+)  # fmt: skip
+def test_what_a_publication_leaves_out_is_refused_with_the_statement_that_mends_it(
+    published: Callable[..., list[Checked]], table: str, publication: str, code: str, says: str
+) -> None:
+    made = published(table, after=f"CREATE PUBLICATION pub {publication}", known="pub")
+    (wrong,) = [one for one in made if one.bad]
+    assert wrong.code == code and says in wrong.says
+    mended = published(table, after=sql_of(wrong), known="pub")
+    assert [one for one in mended if one.bad] == []
+
+
+def test_oddity_24_what_is_in_no_log_of_a_partitioned_table_is_warned_of(
+    published: Callable[..., list[Checked]],
+) -> None:
+    via_root = "CREATE PUBLICATION pub FOR TABLE p.root WITH (publish_via_partition_root)"
+    (found,) = published("root", after=via_root)
+    assert (found.level, found.code) == ("warning", "SOURCE_PARTITIONS")
+
+
+def test_rows_that_a_snapshot_sees_and_the_log_does_not_are_refused(
+    published: Callable[..., list[Checked]],
+) -> None:
+    made = published("parent", "fast", after="CREATE PUBLICATION pub FOR ALL TABLES")
+    codes = {one.code for one in made if one.bad}
+    assert codes == {"SOURCE_INHERITED", "SOURCE_UNLOGGED"}
+    for one in made:
+        if one.code in ("SOURCE_INHERITED", "SOURCE_UNLOGGED"):
+            published(after=sql_of(one))
+    assert not [one for one in published("parent", "fast") if one.bad]
+
+
+def test_one_right_publication_is_enough_where_the_connector_s_is_not_known(
+    published: Callable[..., list[Checked]],
+) -> None:
+    other = "CREATE PUBLICATION inserts FOR ALL TABLES WITH (publish = 'insert')"
+    assert [one.level for one in published("plain", after=other)] == ["wrong"]
+    right = "CREATE PUBLICATION mine FOR TABLE p.plain"
+    assert [one.level for one in published("plain", after=right)] == ["ok"]
+    assert [one.level for one in published("plain", known="inserts")] == ["wrong"]
+
+
+def test_a_connector_that_has_not_begun_yet_has_no_publication_which_is_no_fault(
+    published: Callable[..., list[Checked]],
+) -> None:
+    (found,) = published("plain")
+    assert (found.level, found.code) == ("warning", "SOURCE_NOT_PUBLISHED")
+    (found,) = published("plain", known="dbz")
+    assert "does not exist yet" in found.says
+
+
+def test_partitions_need_whole_rows_too(dsn: str, published: Callable[..., list[Checked]]) -> None:
+    published(after="ALTER TABLE p.root REPLICA IDENTITY FULL")
+    with pytest.raises(FrescoError, match="SOURCE_REPLICA_IDENTITY") as refused:
+        check_replica_identity(dsn, "north", ["p.root"])
+    published(after=refused.value.todo.removeprefix("run: "))
+    check_replica_identity(dsn, "north", ["p.root"])
+
+
+def test_a_view_is_named_as_one(dsn: str, published: Callable[..., list[Checked]]) -> None:
+    with pytest.raises(FrescoError, match=r"SOURCE_TABLE_KIND: p\.seen is a view"):
+        read_schemas(dsn, "north", "pre", {"seen": "p.seen"})

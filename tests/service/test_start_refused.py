@@ -23,7 +23,7 @@ import psycopg
 import pytest
 import yaml
 from conftest import Bank
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer
 from services import BANK_CONFIG, write_pipeline
 
 from streaming.catalog import save_catalog
@@ -140,6 +140,20 @@ def test_topics_that_are_not_there_are_named(
     refused(settings).names(
         "KAFKA_TOPIC_MISSING", "elsewhere.public.entry", "elsewhere.transaction", "--create"
     )
+
+
+def test_oddity_21_a_transaction_topic_of_three_partitions_is_refused(
+    bank: Bank, settings: Settings, refused: Callable[..., Refused]
+) -> None:
+    settings["sources"]["north"]["prefix"] = "wide"
+    tables = settings["sources"]["north"]["tables"].values()
+    create_topics(bank.bootstrap, [*(f"wide.{one}" for one in tables), "wide.notifications"])
+    admin = KafkaAdminClient(bootstrap_servers=bank.bootstrap)
+    compacted = {"num_partitions": 3, "configs": {"cleanup.policy": "compact"}}
+    admin.create_topics({"wide.transaction": compacted}, wait_for_metadata=True)
+    admin.close()
+    found = refused(settings)
+    found.names("KAFKA_PARTITIONS", "wide.transaction", "--partitions 1", "1 more")
 
 
 def test_a_new_warehouse_over_topics_that_hold_another_s_messages_is_refused(

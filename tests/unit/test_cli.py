@@ -15,9 +15,9 @@ from warehouse_rows import BALANCE, LINES, delta, next_epoch, write_catalog
 from streaming.cli import app
 from streaming.console.screen import Screen
 from streaming.console.show import findings_table, rows_table
-from streaming.runtime.doctor import Finding
 from streaming.runtime.fence import Fence
 from streaming.runtime.manifests import Manifest, ManifestStore
+from streaming.sources.checked import Checked
 from streaming.warehouse.writer import GroupWriter
 
 COMMANDS = ("run", "demo", "plan", "status", "sql", "verify", "ddl", "doctor")
@@ -274,7 +274,7 @@ def test_one_row_is_called_a_row() -> None:
 
 
 def test_findings_show_brackets_as_they_are() -> None:
-    finding = Finding("kafka", "wrong", "KAFKA_UNREACHABLE: [Errno 111]", "start [/kafka]")
+    finding = Checked("kafka", "wrong", "KAFKA_UNREACHABLE: [Errno 111]", "start [/kafka]")
     said = shown(findings_table([finding]))
     assert "wrong KAFKA_UNREACHABLE: [Errno 111]" in said
     assert "start [/kafka]" in said

@@ -1,0 +1,42 @@
+"""One thing that was looked at around a pipeline: what `fresco doctor` shows and a start refuses."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from streaming.errors import FrescoError
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One check's result.
+
+    Attributes:
+        level: "wrong" loses or alters data, or nothing would run; "warning" is only doubtful.
+        code: of a wrong or doubtful result, as an error has it; "" where only `doctor` looks.
+    """
+
+    check: str
+    level: Literal["ok", "warning", "wrong"]
+    says: str
+    todo: str = ""
+    code: str = ""
+
+    @property
+    def bad(self) -> bool:
+        return self.level == "wrong"
+
+    def as_dict(self) -> dict[str, str]:
+        return {key: value for key, value in asdict(self).items() if key != "code" or value}
+
+    @property
+    def error(self) -> FrescoError:
+        """The error that refuses a start for it."""
+        return FrescoError(self.code, self.says, where=self.check, todo=self.todo)
+
+
+def failed(check: str, error: FrescoError) -> Checked:
+    """The result of a check that an error ended."""
+    says = f"{error.code}: {error.what} [{error.where}]"
+    return Checked(check, "wrong", says, error.todo, error.code)

@@ -33,7 +33,7 @@ from pymysqlreplication.row_event import (
     WriteRowsEvent,
 )
 
-from streaming.capture.cells import Decimals, Encode, log_encoders
+from streaming.capture.cells import Decimals, Encode, log_encoders, log_kind, schema_text
 from streaming.capture.logevents import (
     Begin,
     Commit,
@@ -99,7 +99,7 @@ class LogReader:
         self._lasting, self._replica = lasting, replica
         self._file = start.file
         self._begun = self._explicit = self._xa = False
-        self._encoders: dict[Table, tuple[Any, dict[str, Encode]]] = {}
+        self._encoders: dict[Table, tuple[Any, dict[str, Encode], str]] = {}
         self._written = {_folded(one): one for one in tables} if folds else {}
         self._stream = LogStream(url, source, tables, start, replica)
 
@@ -243,7 +243,7 @@ class LogReader:
         op = _ROWS[type(event)]
         if any(column.name is None for column in event.columns):
             raise self._incomplete("name its columns", "binlog_row_metadata", begin)
-        encoders = self._encoders_of(event, table)
+        encoders, schema = self._encoders_of(event, table)
         for row, values in enumerate(event.rows):
             before = after = None
             if op == "u":
@@ -252,16 +252,17 @@ class LogReader:
             else:
                 image = self._image(encoders, values, "", begin)
                 before, after = (image, None) if op == "d" else (None, image)
-            yield RowChange(table, op, before, after, begin, row, server, event.timestamp)
+            yield RowChange(table, op, before, after, begin, row, server, event.timestamp, schema)
 
-    def _encoders_of(self, event: Any, table: Table) -> dict[str, Encode]:
+    def _encoders_of(self, event: Any, table: Table) -> tuple[dict[str, Encode], str]:
         """By the log's own description of the table, which changes when the table does."""
         known = self._encoders.get(table)
-        if known is not None and known[0] is event.columns:
-            return known[1]
-        encoders = log_encoders(event.columns, self._decimals)
-        self._encoders[table] = (event.columns, encoders)
-        return encoders
+        if known is None or known[0] is not event.columns:
+            encoders = log_encoders(event.columns, self._decimals)
+            kinds = [(column.name, log_kind(column)) for column in event.columns]
+            known = event.columns, encoders, schema_text(kinds, self._decimals)
+            self._encoders[table] = known
+        return known[1], known[2]
 
     def _image(self, encoders: dict[str, Encode], row: Any, side: str, at: Place) -> Image:
         """A row's values as JSON."""

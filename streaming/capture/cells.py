@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal
@@ -20,6 +20,7 @@ from pymysqlreplication.constants import FIELD_TYPE
 
 from streaming.errors import FrescoError
 from streaming.sources.mysqltypes import Kind, bits, datetimes, integer
+from streaming.sources.retyped import SOURCE_TYPE
 
 Decimals = Literal["precise", "string"]
 Encode = Callable[[Any], Any]
@@ -47,6 +48,17 @@ _PLAIN = {
     FIELD_TYPE.SET: Kind("text", "text"),
     FIELD_TYPE.JSON: Kind("text", "text"),
 }
+_CONNECT = {
+    "float": ("float", ""),
+    "double": ("double", ""),
+    "date": ("int32", "io.debezium.time.Date"),
+    "datetime": ("int64", "io.debezium.time.MicroTimestamp"),
+    "timestamp": ("string", "io.debezium.time.ZonedTimestamp"),
+    "time": ("int64", "io.debezium.time.MicroTime"),
+    "bytes": ("bytes", ""),
+    "flag": ("boolean", ""),
+}
+"""Type and name in Connect's schema; a string elsewhere."""
 _ENCODINGS = {"utf8mb3": "utf8", "ucs2": "utf-16-be", "utf16": "utf-16-be", "utf32": "utf-32-be"}
 """Python's names of character sets that it knows under another name."""
 
@@ -117,6 +129,38 @@ def log_encoders(columns: Sequence[Any], decimals: Decimals) -> dict[str, Encode
             encode = _decoded(column, encode)
         found[column.name] = encode
     return found
+
+
+def schema_text(kinds: Iterable[tuple[str, Kind]], decimals: Decimals) -> str:
+    """The schema part of events whose rows have these columns, as Kafka Connect writes it.
+
+    The same JSON means different things under different types, and a reader knows the type of the
+    moment in which it looked at the catalog; this is the type that the value was written by.
+    """
+    fields = [{"field": name, **_field(kind, decimals)} for name, kind in kinds]
+    row = {"type": "struct", "fields": fields, "optional": True, "field": "after"}
+    return json.dumps({"type": "struct", "fields": [row]}, separators=(",", ":"))
+
+
+def _field(kind: Kind, decimals: Decimals) -> dict[str, Any]:
+    """How Connect names the values of a kind."""
+    match kind.name:
+        case "int" if kind.captured == "bigint":
+            return {"type": "int64", "parameters": {SOURCE_TYPE: "BIGINT"}}
+        case "int":
+            return {"type": {"smallint": "int16"}.get(kind.captured, "int32")}
+        case "bigint unsigned":
+            return {"type": "int64", "parameters": {SOURCE_TYPE: "BIGINT UNSIGNED"}}
+        case "decimal" if decimals == "precise":
+            name = "org.apache.kafka.connect.data.Decimal"
+            return {"type": "bytes", "name": name, "parameters": {"scale": str(kind.size)}}
+        case "bits":
+            name = "io.debezium.data.Bits"
+            return {"type": "bytes", "name": name, "parameters": {"length": str(kind.size)}}
+        case "datetime" if kind.size <= 3:
+            return {"type": "int64", "name": "io.debezium.time.Timestamp"}
+    type_, name = _CONNECT.get(kind.name, ("string", ""))
+    return {"type": type_, "name": name} if name else {"type": type_}
 
 
 def _set(names: list[str]) -> Encode:

@@ -71,8 +71,9 @@ class Envelope:
         after: Mapping[str, Any] | None,
         origin: Origin,
         transaction: Mapping[str, Any] | None,
+        schema: str = "",
     ) -> Message:
-        """One event."""
+        """One event; under its schema part where there is one."""
         event = {
             "before": before,
             "after": after,
@@ -102,7 +103,10 @@ class Envelope:
             "ts_ns": origin.ms * 1_000_000,
         }
         image = after if before is None else before
-        return table.topic, key_of(table, image), _json(event)
+        value = _json(event)
+        if schema:
+            value = b'{"schema":%b,"payload":%b}' % (schema.encode(), value)
+        return table.topic, key_of(table, image), value
 
     def tombstone(self, table: Table, image: Mapping[str, Any]) -> Message:
         """What follows a delete."""

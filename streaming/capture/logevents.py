@@ -25,7 +25,10 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """A row of a captured table: op c, u or d, and its place in the event at `at`."""
+    """A row of a captured table: op c, u or d, and its place in the event at `at`.
+
+    `schema` says how its values are written (`cells.schema_text`).
+    """
 
     table: Table
     op: str
@@ -35,6 +38,7 @@ class RowChange:
     row: int
     server: int
     seconds: int
+    schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)

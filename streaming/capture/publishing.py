@@ -101,10 +101,10 @@ class Publisher:
         origin = self._origin(change.at, change.row, change.server, change.seconds)
         before, after = change.before, change.after
         if before is not None and after is not None and key_changed(table.key, before, after):
-            yield from self._event(table, "d", before, None, origin)
-            yield from self._event(table, "c", None, after, origin)
+            yield from self._event(table, "d", before, None, origin, change.schema)
+            yield from self._event(table, "c", None, after, origin, change.schema)
         else:
-            yield from self._event(table, change.op, before, after, origin)
+            yield from self._event(table, change.op, before, after, origin, change.schema)
 
     def _event(
         self,
@@ -113,6 +113,7 @@ class Publisher:
         before: Mapping[str, object] | None,
         after: Mapping[str, object] | None,
         origin: Origin,
+        schema: str = "",
     ) -> Iterator[Message]:
         transaction = self._transaction()
         transaction.order += 1
@@ -125,7 +126,7 @@ class Publisher:
         if transaction.order == 1:
             yield self._envelope.begin(transaction.id, origin.ms)
         block = place_of(transaction.id, transaction.order, count)
-        yield self._envelope.change(table, op, before, after, origin, block)
+        yield self._envelope.change(table, op, before, after, origin, block, schema)
         if op == "d" and before is not None:
             yield self._envelope.tombstone(table, before)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pymysql
 from pymysql.cursors import SSCursor
 
-from streaming.capture.cells import Decimals, cell
+from streaming.capture.cells import Decimals, cell, schema_text
 from streaming.capture.envelope import Envelope, Message, Origin, Table
 from streaming.sources.mysqlstate import Place, SnapshotTaker, place, quoted
 from streaming.sources.mysqltypes import kind_of
@@ -60,7 +60,9 @@ class Snapshot:
         with self._connection.cursor() as cursor:
             cursor.execute(_COLUMNS, (table.database, table.name))
             columns = [(str(name), _text(type_)) for name, type_ in cursor.fetchall()]
-        cells = [cell(kind_of(type_), self._decimals) for _, type_ in columns]
+        kinds = [(name, kind_of(type_)) for name, type_ in columns]
+        cells = [cell(kind, self._decimals) for _, kind in kinds]
+        schema = schema_text(kinds, self._decimals)
         names = [name for name, _ in columns]
         wanted = ", ".join(
             one.selected(quoted(name)) for one, name in zip(cells, names, strict=True)
@@ -75,7 +77,7 @@ class Snapshot:
                     for name, read, value in zip(names, readers, values, strict=True)
                 }
                 scan.rows += 1
-                yield envelope.change(table, "r", None, image, self._origin, None)
+                yield envelope.change(table, "r", None, image, self._origin, None, schema)
 
 
 def begin(connection: pymysql.connections.Connection) -> Place:

@@ -20,16 +20,23 @@ import pyarrow.compute as pc
 from streaming.sources.schema import CapturedRelation, connect_type, source_type
 
 _BEGINNING = re.compile(r'\s*\{\s*"schema"\s*:\s*')
+SOURCE_TYPE = "__debezium.source.column.type"
+"""The parameter of a field that names its type at the source (column.propagate.source.type)."""
 _INTEGERS = ("int2", "int4", "int8", "smallint", "integer", "int", "bigint")
 _FLOATS = ("float4", "float8", "real", "double precision")
 _READ_AS: Mapping[str, frozenset[str]] = {
-    "text": frozenset(("text", "integer", "boolean")),
-    "integer": frozenset(("integer", "text", "float")),
-    "float": frozenset(("float", "integer", "text")),
+    "text": frozenset(("text", "integer", "signed", "boolean")),
+    "integer": frozenset(("integer", "signed", "text", "float")),
+    "unsigned": frozenset(("integer", "text")),
+    "float": frozenset(("float", "integer", "signed", "text")),
     "boolean": frozenset(("boolean", "text")),
-    "variable": frozenset(("variable", "integer", "float", "text")),
+    "variable": frozenset(("variable", "integer", "signed", "float", "text")),
 }
-"""Kinds of values that are read right, or refused one by one, as another kind."""
+"""Kinds of values that are read right, or refused one by one, as another kind.
+
+Of a BIGINT UNSIGNED the larger half comes as negative numbers. Where an event says which of both it
+has (`signed`, `unsigned`), the one is not read as the other.
+"""
 
 
 def by_schema(
@@ -74,8 +81,15 @@ def _retyped(captured: CapturedRelation, prefix: str | None) -> tuple[int, ...]:
         position
         for position, column in enumerate(captured.relation.schema)
         if column.name in fields
-        and not _readable(captured, position, _kind(connect_type(fields[column.name])))
+        and not _readable(captured, position, _field_kind(fields[column.name]))
     )
+
+
+def _field_kind(field: Mapping[str, Any]) -> str:
+    said = str((field.get("parameters") or {}).get(SOURCE_TYPE, "")).upper()
+    if said.startswith("BIGINT") and field.get("type") == "int64":
+        return "unsigned" if "UNSIGNED" in said else "signed"
+    return _kind(connect_type(field))
 
 
 def _readable(captured: CapturedRelation, position: int, kind: str) -> bool:
@@ -88,7 +102,7 @@ def _readable(captured: CapturedRelation, position: int, kind: str) -> bool:
         return (
             kind == "float"
             or (kind == "text" and (written or expected != "decimal 0"))
-            or (kind == "integer" and written)
+            or (kind in ("integer", "signed") and written)
         )
     return kind in _READ_AS.get(expected, ())
 
@@ -105,6 +119,10 @@ def _kind(database: str) -> str:
         return "milliseconds" if parts.arguments and parts.arguments[0] <= 3 else "microseconds"
     if parts.base in _INTEGERS:
         return "integer"
+    if parts.base == "bigint unsigned":
+        return "unsigned"
+    if parts.base == "bits":
+        return f"bits {parts.arguments}"
     if parts.base in _FLOATS:
         return "float"
     return {"date": "days", "bool": "boolean", "boolean": "boolean", "bytea": "bytes"}.get(

@@ -184,9 +184,11 @@ def finish_rows(
             )
             value = cast.finish(parts)
             columns[f"{side}{position}"] = value
-            if len(parts) > 1:
-                text = raw[f"{side}{position}_text"].combine_chunks()
-                misfit = pc.and_(text, pc.is_null(value))
+            if len(parts) > 1 or value.null_count > parts[0].null_count:
+                there = pc.is_valid(parts[0])
+                if len(parts) > 1:
+                    there = raw[f"{side}{position}_text"].combine_chunks()
+                misfit = pc.and_(there, pc.is_null(value))
                 if pc.any(misfit).as_py():
                     before = wrong.get(position, False)
                     wrong[position] = misfit.to_numpy(zero_copy_only=False) | before

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
-from askedmariadb import log_end, log_of
+from askedmariadb import captured, log_end, log_of
 from twodatabases import mariadb_server
 
 from streaming.capture import undoing
+from streaming.capture.envelope import Envelope, Table
 from streaming.capture.logevents import RowChange, Truncate
+from streaming.capture.position import Progress
+from streaming.capture.publishing import Publisher
 from streaming.embedded.mariadb import Mariadb
 from streaming.errors import FrescoError
+from streaming.sources.debezium import Decoder
+from streaming.sources.schema import CapturedSource
+from tests.sourcelog import Topics
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +149,57 @@ def test_a_log_with_and_without_checksums_is_read_over_the_change(server: Mariad
     finally:
         server.execute("SET GLOBAL binlog_checksum = CRC32")
     assert [after["a"] for _, _, after in found + alone] == [1, 2, 3, 4]
+
+
+RETYPED = {
+    "d": ("DECIMAL(10,2)", "DECIMAL(12,4)", "1.5"),
+    "t": ("DATETIME", "DATETIME(6)", "'2024-02-29 12:00:00'"),
+    "u": ("BIGINT", "BIGINT UNSIGNED", "5"),
+    "w": ("BIGINT UNSIGNED", "BIGINT", "5"),
+    "v": ("VARCHAR(20)", "VARBINARY(20)", "'ab'"),
+    "b": ("BIT(10)", "BIT(20)", "b'101'"),
+    "n": ("INT", "BIGINT", "7"),
+}
+"""Column -> its type, its next type, and a value."""
+
+
+def test_rows_say_the_types_they_were_written_by(server: Mariadb) -> None:
+    """A reader that looked at the catalog before the ALTER, or after it, misreads none of them."""
+    columns = ", ".join(f"{name} {was}" for name, (was, _, _) in RETYPED.items())
+    alters = ", ".join(f"MODIFY {name} {now}" for name, (_, now, _) in RETYPED.items())
+    values = ", ".join(value for _, _, value in RETYPED.values())
+    server.execute(f"CREATE TABLE shop.typed (id INT PRIMARY KEY, {columns})")
+    before = captured(server, "typed")
+    at = log_end(server)
+    server.execute(
+        f"INSERT INTO shop.typed VALUES (1, {values})",
+        f"ALTER TABLE shop.typed {alters}",
+        f"INSERT INTO shop.typed VALUES (2, {values})",
+        "INSERT INTO shop.done VALUES (1)",
+    )
+    after = captured(server, "typed")
+    table = Table("shop", "typed", "shop.shop.typed", ("id",))
+    done = Table("shop", "done", "shop.shop.done", ())
+    publisher = Publisher(
+        Envelope("shop", "n"),
+        {("shop", "typed"): table, ("shop", "done"): done},
+        Progress(at),
+    )
+    events = until_end(log_of(server, at, "typed", "done"))
+    messages = [m for event in events if event is not None for m in publisher.handle(event)]
+    records = [(m[0], m[2].decode()) for m in messages if m[0] == table.topic and m[2]]
+    retyped = {name for name in RETYPED if name != "n"}
+    for relations, misread in ((before, 2), (after, 1)):
+        decoder = Decoder(relations, [CapturedSource("shop", "shop", dialect="mysql")])
+        decoded = decoder.decode(Topics().batch(records))
+        assert decoded.bad == ()
+        names = [column.name for column in relations[0].relation.schema]
+        rows = decoded.rows["shop.typed"].to_pylist()
+        for row in rows:
+            told = {names[position] for position in row["unfit"] or ()}
+            assert told == (retyped if row["a0"] == misread else set()), row
+            if row["a0"] != misread:
+                got = {name: row[f"a{at}"] for at, name in enumerate(names)}
+                assert (got["d"], got["u"], got["w"], got["n"]) == (Decimal("1.5"), 5, 5, 7)
+                assert got["t"] == datetime(2024, 2, 29, 12)
+        assert {row["a0"] for row in rows} == {1, 2}

@@ -85,7 +85,7 @@ def test_a_row_is_the_same_from_the_snapshot_the_log_a_query_and_verify(
     reader = log_of(server, at, "odd")
     server.execute("UPDATE shop.odd SET id = id + 10")
     changes = [one for one in until_rows(reader, len(ROWS)) if isinstance(one, RowChange)]
-    assert [change.before for change in changes] == [event["after"] for event in events]
+    assert [change.before for change in changes] == [event["payload"]["after"] for event in events]
 
     decoder = Decoder([odd], [CapturedSource("shop", "shop", dialect="mysql")])
     records = [("shop.shop.odd", json.dumps(event)) for event in events]

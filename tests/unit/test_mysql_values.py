@@ -14,7 +14,7 @@ from pymysqlreplication.constants import FIELD_TYPE
 
 from streaming.algebra.parse import parse
 from streaming.algebra.tree import Column, Relation
-from streaming.capture.cells import cell, log_encoders
+from streaming.capture.cells import cell, log_encoders, schema_text
 from streaming.errors import FrescoError
 from streaming.sources.debezium import Decoder
 from streaming.sources.mysqlfilter import weaker
@@ -22,6 +22,7 @@ from streaming.sources.mysqltypes import kind_of
 from streaming.sources.mysqlurl import is_mysql, parse_url
 from streaming.sources.mysqlvalues import MysqlColumn
 from streaming.sources.reduction import reduction
+from streaming.sources.retyped import by_schema
 from streaming.sources.schema import CapturedSource, captured, spark_type
 from tests.sourcelog import Topics
 
@@ -98,6 +99,49 @@ def test_a_value_is_written_alike_from_a_snapshot_and_from_the_log(
     assert (made.from_text(text), made.from_log(logged)) == (json, json)
 
 
+def told_retyped(logged: str, known: str, decimals: Any = "precise") -> bool:
+    """Whether events of one column type say to a reader of another that they are not its own."""
+    columns = [("id", "int"), ("v", kind_of(known).captured)]
+    relation = captured("s.t", "s.b.t", columns, decimals=decimals)
+    event = f'{{"schema":{schema_text([("v", kind_of(logged))], decimals)},"payload":{{}}}}'
+    ((_, positions),) = by_schema(relation, pa.table({"p": [0], "o": [0], "v": [event]}))
+    return bool(positions)
+
+
+@pytest.mark.parametrize("decimals", ["precise", "string"])
+def test_events_say_their_types_and_a_reader_of_the_same_type_reads_them(decimals: str) -> None:
+    types = {column_type for column_type, *_ in CASES} | {"enum('a')", "set('a')", "decimal(20,0)"}
+    assert not [one for one in types if told_retyped(one, one, decimals)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("decimal(10,2)", "decimal(12,4)", True),
+        ("decimal(10,2)", "decimal(12,2)", False),
+        ("datetime", "datetime(6)", True),
+        ("datetime", "datetime(3)", False),
+        ("date", "datetime", True),
+        ("date", "int(11)", True),
+        ("datetime(6)", "timestamp(6)", True),
+        ("bigint(20)", "bigint(20) unsigned", True),
+        ("bigint(20) unsigned", "bigint(20)", True),
+        ("int(11)", "bigint(20)", False),
+        ("int(10) unsigned", "int(11)", False),
+        ("varchar(9)", "varbinary(9)", True),
+        ("varbinary(9)", "varchar(9)", True),
+        ("varchar(9)", "longtext", False),
+        ("bit(10)", "bit(20)", True),
+        ("bit(1)", "bit(2)", True),
+        ("bigint(20)", "bit(20)", True),
+    ],
+)
+def test_a_reader_is_told_of_a_type_under_which_it_would_read_another_value(
+    before: str, after: str, told: bool
+) -> None:
+    assert told_retyped(after, before) is told
+
+
 def test_decimals_may_be_written_as_digits() -> None:
     made = cell(kind_of("decimal(18,2)"), "string")
     assert made.from_text("-12.30") == made.from_log(Decimal("-12.3")) == "-12.30"
@@ -120,7 +164,7 @@ def test_a_set_keeps_the_order_of_its_type_and_text_its_character_set() -> None:
         encoders["t"](b"\xd8")
 
 
-def decoded(column_type: str, value: Any) -> Any:
+def decoded(column_type: str, value: Any, unfit: list[int] | None = None) -> Any:
     """A value's JSON through the decoder."""
     kind = kind_of(column_type)
     relation = captured("s.t", "s.b.t", [("id", "int"), ("v", kind.captured)], key=["id"])
@@ -138,7 +182,7 @@ def decoded(column_type: str, value: Any) -> Any:
     assert found.bad == ()
     rows = found.rows["s.t"]
     assert rows["position"].to_pylist() == [(2 << 32) + 5]
-    assert rows["unfit"].to_pylist() == [None], "the value fits"
+    assert rows["unfit"].to_pylist() == [unfit]
     return rows["a1"][0].as_py()
 
 
@@ -162,6 +206,11 @@ def test_a_value_is_decoded_to_what_the_database_holds(
     column_type: str, value: Any, expected: Any
 ) -> None:
     assert decoded(column_type, value) == expected
+
+
+def test_bits_of_a_longer_type_do_not_fit_and_are_no_null() -> None:
+    value = base64.b64encode(b"\x01\x02\x00").decode()
+    assert decoded("bit(10)", value, unfit=[1]) is None
 
 
 def test_rows_come_back_in_their_types_and_dates_of_zeros_as_null() -> None:

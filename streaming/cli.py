@@ -214,8 +214,9 @@ def verify(
     sample: Annotated[int, typer.Option(help="numbers to check, 0 for all")] = 200,
     seed: Annotated[int, typer.Option(help="of the sample")] = 1,
     by_spark: Annotated[
-        int, typer.Option(help="of them, numbers at which Spark itself runs the views' text")
-    ] = 0,
+        int,
+        typer.Option(help="of them, numbers at which Spark itself runs the views' text; 0: none"),
+    ] = 8,
     as_json: JsonOption = False,
 ) -> None:
     """Recompute the views from the recorded updates and say which level they really have."""

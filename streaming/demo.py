@@ -47,6 +47,8 @@ BEHIND_SECONDS = 60.0
 """So many seconds' transfers the views may be behind before those who make them wait for the views."""
 SAMPLE = 100
 """Numbers that the final `verify` recomputes at most."""
+BY_SPARK = 8
+"""Of them, those at which Spark runs the views' text."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ def run_demo(
             wait_at_rest(bank, Marker.put(dsns))
             board.refresh()
         with console.status("verify: recomputing every view from the recorded updates"):
-            recorded = verify_pipeline(bank.warehouse, SAMPLE, seed)
+            recorded = verify_pipeline(bank.warehouse, SAMPLE, seed, by_spark=BY_SPARK)
         with console.status("verify --source: asking the databases"):
             source = verify_sources(bank.warehouse, databases(load_config(BANK)))
         verdict = DemoVerdict(recorded, source, board.states, board.moved, folder)

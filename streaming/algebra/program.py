@@ -56,7 +56,16 @@ from streaming.algebra.totals import (
     running,
     total_columns,
 )
-from streaming.algebra.tree import NUMBER, Aggregate, Col, Join, Tree, children, column_name
+from streaming.algebra.tree import (
+    NUMBER,
+    Aggregate,
+    Col,
+    Join,
+    Tree,
+    children,
+    column_name,
+    columns_used,
+)
 
 
 class Program:
@@ -76,6 +85,8 @@ class Program:
         self.leaves = leaves(tree)
         self.aggregates = aggregates(tree)
         self._tables: dict[Plan, str] = {}
+        self.met: set[str] = set()
+        """Tables of rows that meet what can fail: no engine may test or compute anything below them."""
         self._met_tables: dict[Plan, str] = {}
         self._made: dict[Changes | Recount, str] = {}
 
@@ -190,6 +201,7 @@ class Program:
     def _met(self, plan: Plan) -> str:
         """A table of the rows that there are under each number, without pairs that cancel each other."""
         if isinstance(plan, Delta) or is_net(plan):
+            self.met.add(self.table(plan))
             return self.table(plan)
         if plan not in self._met_tables:
             by = ", ".join([NUMBER, *_columns(plan_width(plan))])
@@ -199,6 +211,7 @@ class Program:
                 f" GROUP BY {by} HAVING {total} <> 0"
             )
             self._met_tables[plan] = f"m{len(self._met_tables)}"
+            self.met.add(self._met_tables[plan])
             self.steps.append(Step(self._met_tables[plan], sql))
         return self._met_tables[plan]
 
@@ -210,12 +223,25 @@ class Program:
         columns = [f"x.{name}" for name in _columns(plan_width(plan.child))]
         if not has_numbers(plan):
             condition = total_condition_sql(plan.condition, self.dialect, columns)
+            condition = self._unmoved(plan, condition)
             return f"SELECT * FROM ({self.query(plan.child, limit)}) x WHERE {condition}"
         apart = fails(plan.condition) or _fails(plan.child)
         rows = self._met(plan.child) if apart else f"({self.query(plan.child, limit)})"
-        return (
-            f"SELECT * FROM {rows} x WHERE {condition_sql(plan.condition, self.dialect, columns)}"
+        condition = self._unmoved(plan, condition_sql(plan.condition, self.dialect, columns))
+        return f"SELECT * FROM {rows} x WHERE {condition}"
+
+    def _unmoved(self, plan: Filter, condition: str) -> str:
+        """A condition over computed columns that Spark leaves where it stands.
+
+        It would write out in it what computes them, and the same again below that: a chain of eight
+        subqueries that use a column four times took minutes. What is not deterministic is not moved.
+        """
+        computes = isinstance(plan.child, Map) and any(
+            not isinstance(plan.child.expressions[p], Col) for p in columns_used(plan.condition)
         )
+        if self.dialect == "duckdb" or not computes:
+            return condition
+        return f"IF(rand() >= 0, {condition}, FALSE)"
 
     def _map(self, plan: Map, limit: Limit | None) -> str:
         names = [f"x.{n}" for n in _columns(plan_width(plan.child))]

@@ -144,11 +144,14 @@ class SparkEvaluator(Engine):
 
     def _run(self, steps: list[Step], answer: str) -> None:
         """Views of the steps; the rows of one that is read more than once are kept."""
+        assert self._pending is not None
+        apart = self._pending[0].met
         texts = [answer, *(step.sql for step in steps)]
         for step in steps:
             uses = sum(len(re.findall(rf"\b{step.name}\b", text)) for text in texts)
             frame = self._spark.sql(step.sql)
-            if uses > 1 or step.name[0] == "w":  # totals are added from that one
+            # Totals are added from w, and Spark moves nothing below rows that are kept.
+            if uses > 1 or step.name[0] == "w" or step.name in apart:
                 frame = frame.persist()
                 self._cached.append(frame)
             frame.createOrReplaceTempView(step.name)

@@ -22,8 +22,6 @@ from streaming.verify import Judged, Verdict, verify_pipeline
 from tests.unit.recorded_views import Recorded, Rows
 from tests.unit.verified_bank import Bank, transfers
 
-pytestmark = pytest.mark.deep
-
 PERSON = (Column("id", "int"), Column("name", "string"))
 PEOPLE = Relation("s.people", PERSON, (0,))
 NAMES = ("Anna", "O'Brien", "OBrien", "Bert")
@@ -203,8 +201,6 @@ def command(folder: Path, **environment: str) -> subprocess.CompletedProcess[str
         "--warehouse",
         str(folder),
         "--json",
-        "--by-spark",
-        "8",
     ]
     return subprocess.run(
         words, capture_output=True, text=True, env={**os.environ, **environment}, check=False

@@ -238,7 +238,13 @@ TRIED: dict[str, Callable[[], object]] = {
         "SELECT ROUND(CAST(x AS decimal(18,4)), 2) AS r FROM north.entry"
     ),
     "write AS SELECT ... with a single statement": view("SELECT k FROM north.entry"),
-    "SET GLOBAL … = 'FULL'": statement("SET GLOBAL binlog_row_image = 'FULL'", "mysql"),
+    "SET GLOBAL … = '…', let no session set another": statement(
+        "SET GLOBAL binlog_format = 'ROW'", "mysql"
+    ),
+    "SET GLOBAL binlog_transaction_compression = OFF": statement(
+        "SET GLOBAL binlog_transaction_compression = OFF", "mysql"
+    ),
+    "SET GLOBAL log_bin_compress = OFF": statement("SET GLOBAL log_bin_compress = OFF", "mysql"),
     "ALTER TABLE ... CONVERT TO CHARACTER SET utf8mb4": statement(
         "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4", "mysql"
     ),

@@ -113,6 +113,11 @@ class BlockMerge:
         batch = self.inner.take_batch(now_ms)
         return None if batch is None else self.blocks.by_number(batch)
 
+    def refuse(self, view: str, number: int) -> None:
+        """The warehouse cannot apply the view's rows from `number` on: it ends before that block."""
+        self.inner.refuse(view, self.blocks.block_of(number))
+        self._forget(view)
+
     def committed(self, sequence: int) -> None:
         """The warehouse has committed a BWT.
 

@@ -59,14 +59,18 @@ def receive_change(machine: MergeMachine, change: ViewChange) -> list[WarehouseT
     return _add(machine, change)
 
 
-def blacken(saved: dict[str, Any], view: str, after: int) -> None:
+def blacken(saved: dict[str, Any], view: str, after: int) -> dict[int, int | None]:
     """Suspends a view in a saved state: its column is black below `after`.
 
     A row that counts nothing ends with its view.
+
+    Returns:
+        shape with the view -> the one without it, by position; None of a row that counts nothing.
     """
     saved["suspended"][view] = after
     _keep_order(saved, view)
-    shapes, without = saved["shapes"], {}
+    shapes = saved["shapes"]
+    without: dict[int, int | None] = {}
     for at, (kind, names, idle) in enumerate(list(shapes)):
         if view in names:
             without[at] = len(shapes) if kind == "guarded" else None
@@ -74,13 +78,48 @@ def blacken(saved: dict[str, Any], view: str, after: int) -> None:
                 shapes.append(
                     [kind, *([name for name in each if name != view] for each in (names, idle))]
                 )
-    rows = []
-    for first, last, at in saved["rows"]:
+    saved["rows"] = _ended(saved["rows"], after, without)
+    return without
+
+
+def _ended(rows: list[list[int]], after: int, without: dict[int, int | None]) -> list[list[int]]:
+    """Rows as [first, last, shape], cut below `after`, with the shapes there that lack the view."""
+    found = []
+    for first, last, at in rows:
         if first <= after or at not in without:
-            rows.append([first, min(last, after) if at in without else last, at])
-        if last > after and without.get(at) is not None:
-            rows.append([max(first, after + 1), last, without[at]])
-    saved["rows"] = rows
+            found.append([first, min(last, after) if at in without else last, at])
+        if last > after and (other := without.get(at)) is not None:
+            found.append([max(first, after + 1), last, other])
+    return found
+
+
+def refuse(machine: MergeMachine, view: str, number: int) -> list[WarehouseTransaction]:
+    """Suspends a view whose lists the warehouse cannot apply from `number` on; nothing of them is taken.
+
+    Whatever has come of later numbers is forgotten, in rows that wait and in those that are ready, and
+    what its manager still sends is not heard until the view joins again. A list that can only be applied
+    whole goes whole.
+    """
+    saved = machine.snapshot()
+    after = number - 1
+    for held in reversed(saved["lists"][view]):
+        if not held["complete"] and held["first"] <= after < held["last"]:
+            after = held["first"] - 1
+    kept = [held for held in saved["lists"][view] if held["first"] <= after]
+    for held in kept:
+        held["last"] = min(held["last"], after)
+        held["state"] = min(held["state"], after)
+    saved["lists"][view] = kept
+    saved["painted"][view] = min(saved["painted"][view], after)
+    saved["crossing"].pop(view, None)
+    saved["refused"] = sorted({*saved["refused"], view})
+    without = blacken(saved, view, after)
+    for transaction in saved["ready"]:
+        transaction[1] = _ended(transaction[1], after, without)
+    saved["ready"] = [transaction for transaction in saved["ready"] if transaction[1]]
+    ready = load(machine, saved)
+    machine.submission.put(ready)
+    return ready
 
 
 def _keep_order(saved: dict[str, Any], view: str) -> None:
@@ -176,6 +215,7 @@ def _add(machine: MergeMachine, change: ViewChange) -> list[WarehouseTransaction
     view, number = change.view, change.number
     saved = machine.snapshot()
     shown = None
+    saved["refused"] = [name for name in saved["refused"] if name != view]
     if view in machine.suspended:
         shown = _shown(machine, view)
         _without(saved, view)
@@ -211,6 +251,7 @@ def _drop(machine: MergeMachine, change: ViewChange) -> list[WarehouseTransactio
     saved = machine.snapshot()
     _without(saved, view)
     saved["dropped"][view] = change.number
+    saved["refused"] = [name for name in saved["refused"] if name != view]
     ready = load(machine, saved)
     if joining is None or joining.shown is not None:
         machine.submission.dropped[view] = (change.number, last)

@@ -89,6 +89,8 @@ class MergeMachine:
         self.seen = -1
         """The last number a REL has named."""
         self.suspended: dict[str, int] = {}
+        self.refused: frozenset[str] = frozenset()
+        """Suspended views whose managers do not know it (`refuse`): what they send is not heard."""
         self.joining: dict[str, Joining] = {}
         """Views that no batch has shown yet."""
         self.opened: dict[str, list[int]] = {}
@@ -155,6 +157,8 @@ class MergeMachine:
             case _ if (ahead := changes.early_for(self, message)) is not None:
                 ahead.held.append(message)
                 ready = []
+            case _ if message.view in self.refused:
+                ready = []
             case _ if crossing.waits(self, message):
                 ready = []
             case ActionList():
@@ -163,6 +167,13 @@ class MergeMachine:
                 ready = self._receive_suspend(message)
         self.submission.put(ready)
         return ready
+
+    def refuse(self, view: str, number: int) -> list[WarehouseTransaction]:
+        """The warehouse cannot apply the view's rows from `number` on: it is suspended before that.
+
+        None of them is in a batch. Returns what became ready.
+        """
+        return changes.refuse(self, view, number)
 
     def take_batch(self, now_ms: int = 0) -> BatchedTransaction | None:
         """The next BWT, None when none may be submitted now; its rows leave the table.

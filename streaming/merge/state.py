@@ -65,6 +65,7 @@ def snapshot(machine: MergeMachine) -> dict[str, Any]:
         "algorithm": machine.algorithm,
         "seen": machine.seen,
         "suspended": dict(machine.suspended),
+        "refused": sorted(machine.refused),
         "joining": {view: list(joining) for view, joining in machine.joining.items()},
         "opened": {view: list(numbers) for view, numbers in machine.opened.items()},
         "dropped": dict(machine.dropped),
@@ -125,6 +126,7 @@ def load(machine: MergeMachine, saved: dict[str, Any]) -> list[WarehouseTransact
     submission, vut = machine.submission, machine.vut
     machine.seen = saved["seen"]
     machine.suspended = dict(saved["suspended"])
+    machine.refused = frozenset(saved.get("refused", ()))
     machine.joining = {view: Joining(*joining) for view, joining in saved["joining"].items()}
     machine.opened = {view: list(numbers) for view, numbers in saved["opened"].items()}
     machine.dropped = dict(saved["dropped"])

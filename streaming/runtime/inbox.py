@@ -31,11 +31,21 @@ class Inbox:
         """ "topic producer" -> [generation, sequence]."""
         return {key: list(value) for key, value in self._seen.items()}
 
-    def take(self, records: pa.Table, producers: Collection[str] | None = None) -> list[Message]:
+    def producers(self) -> set[str]:
+        """All that have been heard of."""
+        return {key.partition(" ")[2] for key in self._seen}
+
+    def take(
+        self,
+        records: pa.Table,
+        producers: Collection[str] | None = None,
+        unheard: Collection[str] = (),
+    ) -> list[Message]:
         """The new messages of records (topic, partition, offset, value, headers), topic by topic.
 
         Args:
             producers: those that are listened to; None for all.
+            unheard: those whose messages are seen and not handed on.
 
         Raises:
             FrescoError: KAFKA_SEQUENCE_GAP, KAFKA_MESSAGE_DAMAGED; nothing counts as seen then.
@@ -73,7 +83,8 @@ class Inbox:
                     "rebuild the pipeline in an empty warehouse",
                 )
             try:
-                taken.append(decode(value))
+                if fields["producer"] not in unheard:
+                    taken.append(decode(value))
             except ValidationError as error:
                 raise _damaged(where, error.errors()[0]["msg"]) from error
             seen[key] = [generation, sequence]

@@ -13,8 +13,9 @@ without messages (`pulse`).
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,24 +23,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.algebra.tree import NUMBER
+from streaming.errors import FrescoError
 from streaming.merge.algorithms import founded_like
 from streaming.merge.batching import BatchedTransaction
 from streaming.merge.by_blocks import BlockMerge
 from streaming.merge.machine import MergeMachine
 from streaming.merge.routing import RoutedMerge
-from streaming.messages import Rel, Rows, Suspend, Updates, ViewChange
+from streaming.messages import Message, Rel, Rows, Suspend, Updates, ViewChange
 from streaming.metrics import Metrics
 from streaming.rows import unpack
 from streaming.runtime.inbox import Inbox
 from streaming.runtime.regrouping import Regrouping
 from streaming.runtime.riding import refuse_rerouted
 from streaming.runtime.step import Manifest, StepResult
+from streaming.runtime.viewchanges import role_of
 from streaming.warehouse.epoch import Epoch, merge_runs
 from streaming.warehouse.upkeep import Upkeep
-from streaming.warehouse.writer import GroupWriter
+from streaming.warehouse.writer import GroupWriter, Planned
 
 if TYPE_CHECKING:
     from streaming.runtime.session import Session
+
+log = logging.getLogger("fresco")
 
 UPKEEP_SECONDS = 0.3
 """Time for upkeep after a commit, at most once in `UPKEEP_EVERY` seconds."""
@@ -74,14 +79,27 @@ class MergeStage:
         self._inbox = Inbox()
         self._causes: dict[str, dict[str, str]] = {}
         """View -> why it was suspended last: for the commits, the machine needs no reasons."""
+        self._refused: dict[str, list[str]] = {}
+        """View whose rows the table could not take -> its managers until then, which are not heard."""
+        self._ready: dict[int, dict[str, pa.Table]] = {}
+        """Batch -> its rows, from a step's check to its commit."""
+        self._saved: Mapping[str, Any] | None = None
+        """What the last step has saved."""
         self._tidied = time.monotonic()
         self.published = -1
         """Every action list up to it is in a commit that is durable."""
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """A fresh machine with the manifest's state."""
-        self._take(self._make())
         self._inbox = Inbox(snapshot["inbox"] if snapshot else None)
+        self._refused = dict((snapshot or {}).get("refused", {}))
+        self._ready = {}
+        self._restore(snapshot)
+
+    def _restore(self, snapshot: Mapping[str, Any] | None) -> None:
+        """All that painting changes."""
+        self._saved = snapshot
+        self._take(self._make())
         self._causes = dict((snapshot or {}).get("causes", {}))
         if self._regrouping is not None:
             self._regrouping.restore((snapshot or {}).get("views"))
@@ -98,18 +116,26 @@ class MergeStage:
 
     def run(self, records: pa.Table) -> StepResult | None:
         """Paint with every new message, then take the batches that are due."""
-        messages = self._inbox.take(records) if records.num_rows else []
-        for message in sorted(messages, key=lambda one: not isinstance(one, Rel | ViewChange)):
-            if not isinstance(message, Updates):
-                self._heard.handle(message)
-            if isinstance(message, Suspend):
-                self._causes[message.view] = message.error
-        batches = []
-        while (batch := self.machine.take_batch(int(time.time() * 1000))) is not None:
-            changed = self._regrouping.describe(batch) if self._regrouping else {}
-            causes = {view: self._causes.get(view, {}) for view, _ in batch.suspended}
-            batches.append({**_describe(batch), "causes": causes, **changed})
-        if not records.num_rows and not batches:
+        unheard = {one for producers in self._refused.values() for one in producers}
+        messages = self._inbox.take(records, unheard=unheard) if records.num_rows else []
+        messages.sort(key=lambda one: not isinstance(one, Rel | ViewChange))
+        refused: dict[str, int] = {}
+        while True:
+            batches = self._painted(messages, refused)
+            found = self._refusals(batches)
+            if not found:
+                break
+            causes = self._causes
+            self._restore(self._saved)  # the inbox stays: its messages are painted again
+            self._tell_committed()
+            self._causes = causes
+            for view, (number, error) in found.items():
+                if refused.get(view, number + 1) <= number:
+                    raise error
+                refused[view] = number
+                self._causes[view] = error.as_dict()
+        self._leave_out(refused)
+        if not (records.num_rows or batches or refused):
             return None
         for colour, cells in self.machine.cells_by_colour().items():
             self._metrics.vut_cells.labels(self.group, colour).set(cells)
@@ -118,10 +144,55 @@ class MergeStage:
             "machine": self._heard.snapshot(),
             "published": self.published,
             "causes": self._causes,
+            "refused": self._refused,
         }
         if self._regrouping is not None:
             snapshot["views"] = self._regrouping.snapshot()
         return StepResult(snapshot=snapshot, writes={"batches": batches})
+
+    def _painted(
+        self, messages: Sequence[Message], refused: Mapping[str, int]
+    ) -> list[dict[str, Any]]:
+        """The batches that are due after these messages.
+
+        Args:
+            refused: view -> the number before which it is suspended.
+        """
+        for message in messages:
+            if not isinstance(message, Updates):
+                self._heard.handle(message)
+            if isinstance(message, Suspend) and message.view not in refused:
+                self._causes[message.view] = message.error
+        for view, number in refused.items():
+            self.machine.refuse(view, number)
+        batches = []
+        while (batch := self.machine.take_batch(int(time.time() * 1000))) is not None:
+            changed = self._regrouping.describe(batch) if self._regrouping else {}
+            causes = {view: self._causes.get(view, {}) for view, _ in batch.suspended}
+            batches.append({**_describe(batch), "causes": causes, **changed})
+        return batches
+
+    def _refusals(self, batches: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, FrescoError]]:
+        """What the table cannot take of them; the rows of what it can are kept for `apply`."""
+        self._ready = {batch["sequence"]: self._changes(batch) for batch in batches}
+        wanted = [
+            Planned(
+                batch["sequence"],
+                self._ready[batch["sequence"]],
+                batch.get("drop", ()),
+                self._regrouping.tables(batch) if self._regrouping else (),
+            )
+            for batch in batches
+        ]
+        return self.writer.refused(wanted)
+
+    def _leave_out(self, refused: Mapping[str, int]) -> None:
+        """The managers of refused views are not heard any more; one that joins later has another name."""
+        for view in refused:
+            names = {one for one in self._inbox.producers() if role_of(one) == f"view:{view}"}
+            self._refused[view] = sorted(names | {*self._refused.get(view, ())})
+            self._metrics.suspended.labels(view).set(1)
+            log.error("view %s is suspended: %s", view, FrescoError(**self._causes[view]))
 
     def apply(self, manifest: Manifest) -> None:
         """One commit for each batch, in order; a repeated one is skipped by its epoch.
@@ -133,7 +204,7 @@ class MergeStage:
             if last is not None and batch["sequence"] <= last.epoch:
                 continue
             started = time.perf_counter()
-            changes = self._changes(batch)
+            changes = self._ready.pop(batch["sequence"], None) or self._changes(batch)
             epoch = self._epoch(batch, manifest.generation)
             if self._regrouping is not None:
                 self._regrouping.open(batch)
@@ -153,13 +224,18 @@ class MergeStage:
 
     def applied(self, manifest: Manifest) -> None:
         """Upkeep between commits, within its time budget."""
-        inner = self.machine.inner if isinstance(self.machine, BlockMerge) else self.machine
-        for sequence in list(inner.submission.commits.submitted):
-            self.machine.committed(sequence)
+        self._tell_committed()
         self.published = self.machine.settled
+        self._saved = manifest.snapshot
         if time.monotonic() - self._tidied >= UPKEEP_EVERY:
             self._upkeep.run(UPKEEP_SECONDS)
             self._tidied = time.monotonic()
+
+    def _tell_committed(self) -> None:
+        """Whatever a manifest has submitted is committed once it is applied."""
+        inner = self.machine.inner if isinstance(self.machine, BlockMerge) else self.machine
+        for sequence in list(inner.submission.commits.submitted):
+            self.machine.committed(sequence)
 
     def _changes(self, batch: Mapping[str, Any]) -> dict[str, pa.Table]:
         """view -> the rows this batch applies, from the lists its parts name."""

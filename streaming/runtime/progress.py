@@ -104,3 +104,15 @@ class Elsewhere:
             latest = store.latest()
             self._seen[stage] = latest.snapshot if latest else None
         return self._seen[stage]
+
+
+def refusal(merge: Mapping[str, Any] | None, view: str, stage: str) -> Mapping[str, str] | None:
+    """Why the group's table could not take what this stage of a view sent; None where it could.
+
+    Args:
+        merge: what the group's merge has saved last.
+    """
+    if merge is None or stage not in merge.get("refused", {}).get(view, ()):
+        return None
+    error: Mapping[str, str] = merge["causes"][view]
+    return error

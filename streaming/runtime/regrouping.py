@@ -69,13 +69,20 @@ class Regrouping:
         self.shown.update(batch.added)
         return {"added": dict(batch.added), "drop": [*gone, *again], "views": dict(self.shown)}
 
-    def open(self, batch: Mapping[str, Any]) -> None:
-        """Make the columns of the views that a batch adds, before it is committed."""
+    def tables(self, batch: Mapping[str, Any]) -> list[ViewTable]:
+        """The views that a batch adds, as the writer will know them."""
+        found = []
         for view, number in batch["added"].items():
             request = self._requests.joining(view)
             if request is not None:
                 spec = self._spec(request, load_catalog(self._warehouse))
-                self._writer.add_view(table_of(spec, Joined(number, request.number)))
+                found.append(table_of(spec, Joined(number, request.number)))
+        return found
+
+    def open(self, batch: Mapping[str, Any]) -> None:
+        """Make the columns of the views that a batch adds, before it is committed."""
+        for table in self.tables(batch):
+            self._writer.add_view(table)
 
     def settle(self, machine: MergeMachine) -> None:
         """Let catalog and requests say what has been committed; all batches taken are."""

@@ -21,6 +21,7 @@ from streaming.readers import Warehouse
 from streaming.runtime.fence import holders
 from streaming.runtime.heartbeat import Stall, heard
 from streaming.runtime.manifests import Manifest, ManifestStore
+from streaming.runtime.progress import refusal
 from streaming.runtime.requests import Requests
 from streaming.runtime.trouble import told_trouble
 from streaming.runtime.viewchanges import role_of, stage_name
@@ -252,8 +253,11 @@ class _Look:
         coming = {one.view for one in requests.open() if one.joins}
         for view in self.catalog.views:
             joined = self.catalog.joined.get(view.name)
-            latest = self._latest(stage_name(view.name, joined.request if joined else 0))
+            stage = stage_name(view.name, joined.request if joined else 0)
+            latest = self._latest(stage)
             error = latest.snapshot.get("suspended") if latest is not None else None
+            merge = self._latest(f"merge:{self.catalog.group_of(view.name)}")
+            error = error or refusal(merge.snapshot if merge else None, view.name, stage)
             if error and view.name not in coming:
                 yield _stall(f"view {view.name}", error)
         for group in self.catalog.groups:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from streaming.catalog import Catalog, known_catalog
 from streaming.errors import FrescoError
 from streaming.runtime.manifests import ManifestStore
+from streaming.runtime.progress import refusal
 from streaming.runtime.requests import Requests, phase
 from streaming.runtime.stalls import stalls
 from streaming.runtime.viewchanges import stage_name
@@ -111,13 +112,24 @@ def _refusal(requests: Requests, view: str) -> Mapping[str, str] | None:
 
 
 def _cause(warehouse: Path, catalog: Catalog, view: str) -> Mapping[str, str] | None:
-    """Why a view is suspended, as its stage's last manifest says; None where that has gone on since."""
-    joined = catalog.joined.get(view)
+    """Why a view is suspended, as its stage's last manifest says; None where that has gone on since.
+
+    Where the table could not take its rows, its merge's says so.
+    """
+    joined, group = catalog.joined.get(view), catalog.group_of(view)
     own = stage_name(view, joined.request if joined else 0)
-    for stage in (own, f"isolated:{catalog.group_of(view)}"):
-        folder = warehouse / "_state" / stage.replace(":", "-") / "manifests"
-        latest = ManifestStore(folder).latest() if folder.is_dir() else None
-        if latest is not None:
-            found: Mapping[str, Any] | None = latest.snapshot["suspended"]
-            return found if stage == own else (found or {}).get(view, {}).get("error")
-    return None
+    stages = (own, f"isolated:{group}", f"merge:{group}")
+    found = {stage: _snapshot(warehouse, stage) for stage in stages}
+    if (snapshot := found[own]) is not None and snapshot["suspended"]:
+        return cast(Mapping[str, str], snapshot["suspended"])
+    if (snapshot := found[f"isolated:{group}"]) is not None:
+        isolated: Mapping[str, Mapping[str, Any]] = snapshot["suspended"] or {}
+        return isolated.get(view, {}).get("error")
+    return refusal(found[f"merge:{group}"], view, own)
+
+
+def _snapshot(warehouse: Path, stage: str) -> Mapping[str, Any] | None:
+    """What a stage's last manifest has saved."""
+    folder = warehouse / "_state" / stage.replace(":", "-") / "manifests"
+    latest = ManifestStore(folder).latest() if folder.is_dir() else None
+    return None if latest is None else latest.snapshot

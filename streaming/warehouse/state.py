@@ -7,12 +7,14 @@ the same plan serves the writer in the driver and Spark's MERGE.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from streaming.algebra.tree import column_name
 from streaming.errors import FrescoError
 from streaming.warehouse.changelog import fields_of, one_array, struct_column
 from streaming.warehouse.files import QUICK, Action, Place, read_file, write_file
@@ -65,9 +67,13 @@ def plan_change(
     files: Sequence[FileEntry],
     index: IdIndex,
     connection: duckdb.DuckDBPyConnection | None = None,
+    earlier: Sequence[StateChange] = (),
 ) -> StateChange:
     """Net a view's delta, find the changed rows, check multiplicities.
 
+    Args:
+        earlier: the view's changes that come before this one and are not in the files yet; the plan is
+            then good for its check alone.
     Raises:
         FrescoError: WAREHOUSE_NEGATIVE when a retraction has no row to take away;
             WAREHOUSE_KEY when two rows would share one key.
@@ -76,10 +82,16 @@ def plan_change(
     net = net_changes(delta, len(view.schema), view.key, connection)
     ids = one_array(net.column("_id"))
     located = locate(place, own, ids, index)
+    for change in earlier:
+        at = pc.index_in(ids, value_set=one_array(change.fresh.column("_id")))
+        known = at.is_valid().to_numpy(zero_copy_only=False)
+        counts = located.existing.copy()
+        counts[known] = change.final[at.drop_null().to_numpy()]
+        located = replace(located, existing=counts)
     minus = net.column("minus").to_numpy()
     final = located.existing + net.column("plus").to_numpy() - minus
-    _check(view, ids, located.existing - minus, final)
     rows = delta.take(net.column("row"))
+    _check(view, rows, located.existing - minus, final)
     fresh = pa.table(
         {
             "_id": ids,
@@ -90,29 +102,49 @@ def plan_change(
     return StateChange(view, fresh, located, own)
 
 
-def _check(view: ViewTable, ids: pa.Array, left: Integers, final: Integers) -> None:
-    short = np.flatnonzero(left < 0)
-    if view.key:
-        failing, lowest = short, left
-    else:
-        failing, lowest = np.flatnonzero(final < 0), final
+def _check(view: ViewTable, rows: pa.Table, left: Integers, final: Integers) -> None:
+    failing = np.flatnonzero((left if view.key else final) < 0)
     if len(failing):
         at = int(failing[0])
+        more = f", and {len(failing) - 1} other rows too often" if len(failing) > 1 else ""
         raise FrescoError(
             "WAREHOUSE_NEGATIVE",
-            f"row {ids[at].as_py()} would be there {int(lowest[at])} times "
-            f"({len(failing)} rows below zero)",
-            where=view.name,
-            todo="the view's deltas retract rows it never had; run `fresco verify`",
+            f"a row is taken away that the view does not have, {_named(view, rows, at)}{more}",
+            where=f"view {view.name}",
+            todo=f"a change was lost before this one; {_MENDED.format(view=view.name)}",
         )
     many = np.flatnonzero(final > 1) if view.key else np.empty(0, np.int64)
     if len(many):
+        at = int(many[0])
+        more = f", and {len(many) - 1} other keys too" if len(many) > 1 else ""
         raise FrescoError(
             "WAREHOUSE_KEY",
-            f"key {ids[int(many[0])].as_py()} would have {int(final[many[0]])} rows",
-            where=view.name,
-            todo="the view's key does not identify its rows; run `fresco verify`",
+            f"{int(final[at])} rows would have one key, {_named(view, rows, at)}{more}",
+            where=f"view {view.name}",
+            todo=f"a delete was lost before that row came again; {_MENDED.format(view=view.name)}",
         )
+
+
+_MENDED = (
+    "`fresco verify --source` shows which rows of its relations are not the database's; take a "
+    "snapshot of those tables again, then `fresco view resume {view}`"
+)
+
+
+def _named(view: ViewTable, rows: pa.Table, at: int) -> str:
+    """A row by its key, or by all its columns, as `a=1, b='x'`."""
+    positions = view.key or range(len(view.schema))
+    values = (f"{view.schema[p].name}={_shown(rows.column(column_name(p))[at])}" for p in positions)
+    return ", ".join(values)
+
+
+def _shown(value: pa.Scalar) -> str:
+    """A value for people; what Python has no object for, such as a far year, as Arrow's own number."""
+    try:
+        text = repr(value.as_py())
+    except (ValueError, OverflowError):
+        text = str(value.value)
+    return text if len(text) <= 100 else f"{text[:100]}..."
 
 
 def write_change(place: Place, plan: StateChange, file_bytes: int, index: IdIndex) -> list[Action]:

@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from streaming.algebra.tree import NUMBER
 from streaming.errors import FrescoError
 from streaming.warehouse.changelog import CHANGES_STATS, check_delta, write_changes
 from streaming.warehouse.epoch import Epoch
@@ -36,6 +38,7 @@ from streaming.warehouse.standing import STANDING, StandingRows
 from streaming.warehouse.state import STATE_STATS, StateChange, plan_change, write_change
 from streaming.warehouse.table import (
     Conflict,
+    FileEntry,
     Table,
     ViewTable,
     changes_schema,
@@ -47,6 +50,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ATTEMPTS = 8
+OF_ITS_ROWS = (
+    FrescoError,
+    pa.ArrowInvalid,
+    pa.ArrowTypeError,
+    pa.ArrowNotImplementedError,
+    duckdb.DataError,
+    ArithmeticError,
+)
+"""What planning a view's change raises because of the rows it is given: the view's trouble alone."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,34 @@ class Committed:
     version: int
 
 
+@dataclass(frozen=True)
+class Planned:
+    """A commit that is to come.
+
+    Attributes:
+        changes: view -> its changes, numbers included.
+        drop: views whose rows leave the table in it.
+        added: views whose column it brings.
+    """
+
+    epoch: int
+    changes: Mapping[str, pa.Table]
+    drop: Sequence[str] = ()
+    added: Sequence[ViewTable] = ()
+
+
+def _as_fresco(view: ViewTable, error: Exception) -> FrescoError:
+    if isinstance(error, FrescoError):
+        return error
+    return FrescoError(
+        "WAREHOUSE_ROWS",
+        f"the table cannot take the view's rows: {error}",
+        where=f"view {view.name}",
+        todo="see the service's log, and report it with the view's SQL; "
+        f"`fresco view resume {view.name}` tries again",
+    )
+
+
 class GroupWriter:
     """The one writer of a merge group's tables; safe to call from several threads."""
 
@@ -84,6 +124,8 @@ class GroupWriter:
         self.views = {view.name: view for view in (*views, STANDING)}
         self._standing = StandingRows()
         self.index = IdIndex()
+        self._prepared: tuple[int, int, dict[str, StateChange]] | None = None
+        """The table's version, an epoch and its plans by view, as `refused` has made them."""
         self.lock = threading.Lock()
         self._state_app = f"fresco/{pipeline}/{group}/state"
         self._changes_app = f"fresco/{pipeline}/{group}/changes"
@@ -189,6 +231,74 @@ class GroupWriter:
                     continue
         raise contended(f"epoch {epoch.epoch}", _ATTEMPTS, self.state.place)
 
+    def refused(self, wanted: Sequence[Planned]) -> dict[str, tuple[int, FrescoError]]:
+        """What of these changes the table cannot take: view -> the first number at which, and why.
+
+        Nothing is written. Each of them comes after those before it; the answer is that of the first
+        where any view is refused. What was planned for the first is used by its commit.
+
+        """
+        with self.lock:
+            self.state.refresh()
+            self._prepared = None
+            before: dict[str, list[StateChange]] = {}
+            for at, one in enumerate(wanted):
+                for name in one.drop:
+                    before.pop(name, None)
+                dropped = {*one.drop, *(name for past in wanted[:at] for name in past.drop)}
+                files = [file for file in self.state.files() if file.partition not in dropped]
+                views = {**self.views, **{view.name: view for view in one.added}}
+                plans: dict[str, StateChange] = {}
+                found: dict[str, tuple[int, FrescoError]] = {}
+                for name, delta in sorted(one.changes.items()):
+                    if not delta.num_rows:
+                        continue
+                    view = views[name] if name in views else self._view(name)
+                    past = before.get(name, ())
+                    try:
+                        plans[name] = self._plan(view, check_delta(view, delta), files, past)
+                    except OF_ITS_ROWS as error:
+                        first = self._first(view, delta, files, past)
+                        found[name] = first, _as_fresco(view, error)
+                if found:
+                    return found
+                if not at:
+                    self._prepared = self.state.version, one.epoch, plans
+                for name, plan in plans.items():
+                    before.setdefault(name, []).append(plan)
+            return {}
+
+    def _plan(
+        self,
+        view: ViewTable,
+        delta: pa.Table,
+        files: Sequence[FileEntry],
+        earlier: Sequence[StateChange] = (),
+    ) -> StateChange:
+        place, index = self.state.place, self.index
+        return plan_change(place, view, delta, files, index, self._duck, earlier)
+
+    def _first(
+        self,
+        view: ViewTable,
+        delta: pa.Table,
+        files: Sequence[FileEntry],
+        earlier: Sequence[StateChange],
+    ) -> int:
+        """A number at which the view's rows, taken together so far, cannot be applied, and just before
+        which they can."""
+        numbers = pc.unique(delta.column(NUMBER)).sort().to_pylist()
+        good, bad = -1, len(numbers) - 1
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            upto = delta.filter(pc.less_equal(delta.column(NUMBER), numbers[middle]))
+            try:
+                self._plan(view, check_delta(view, upto), files, earlier)
+                good = middle
+            except OF_ITS_ROWS:
+                bad = middle
+        return int(numbers[bad])
+
     def _view(self, name: str) -> ViewTable:
         if name not in self.views:
             raise FrescoError(
@@ -249,13 +359,14 @@ class GroupWriter:
         """Plan every view, write the changelog's files meanwhile, commit them when plans hold."""
         names = sorted(deltas, key=lambda name: -deltas[name].num_rows)
         files = [one for one in self.state.files() if one.partition not in drop]
+        version, number, made = self._prepared or (-1, 0, {})
+        if (version, number) != (self.state.version, epoch.epoch):
+            made = {}
+        self._prepared = None
         planned = [
-            self._pool.submit(
-                plan_change,
-                *(self.state.place, self.views[name], deltas[name], files, self.index),
-                self._duck,
-            )
+            self._pool.submit(self._plan, self.views[name], deltas[name], files)
             for name in names
+            if name not in made
         ]
         wanted = self.changes.committed(self._changes_app) < epoch.epoch
         written = [
@@ -265,7 +376,7 @@ class GroupWriter:
         ]
         actions = [future.result() for future in written]
         try:
-            plans = [future.result() for future in planned]
+            plans = [*made.values(), *(future.result() for future in planned)]
         except FrescoError:
             delete_files(self.changes.place, actions)
             raise

@@ -1,0 +1,142 @@
+"""A view whose rows the table cannot take is suspended alone, wherever the driver ends (G5, DESIGN 11).
+
+The rows are wrong because something was lost before Fresco: a delete that never came, and then the key
+again. The others go on, and nothing of what they show depends on where a crash fell.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from test_view_changes import rows
+
+from streaming.errors import FrescoError
+from streaming.readers import Warehouse
+from streaming.runtime.viewrequests import ask_to_resume
+from streaming.runtime.viewstates import suspended_views, view_states
+from streaming.warehouse.files import Place
+from streaming.warehouse.snapshot import open_group
+from tests.changingviews import NAME, Driver, Shop
+from tests.stepworld import Crash
+
+
+def lost_delete(shop: Shop, id_: int) -> None:
+    """The row goes in the database, and no event tells of it."""
+    del shop.rows[id_]
+
+
+def began(folder: Path) -> tuple[Shop, Driver]:
+    shop = Shop(folder)
+    shop.put(1, 1, 10)
+    shop.put(2, 1, 20)
+    driver = Driver(shop)
+    driver.round()
+    driver.round()
+    assert rows(shop, "entries") == [(1, 1, 10), (2, 1, 20)]
+    return shop, driver
+
+
+def trouble(shop: Shop) -> None:
+    """Two good transactions, one that lacks a delete before it, and one more."""
+    shop.put(3, 2, 30)
+    lost_delete(shop, 2)
+    shop.put(2, 5, 21)
+    shop.put(4, 2, 40)
+
+
+def told(shop: Shop, view: str) -> dict[str, str]:
+    (status,) = (one for one in view_states(shop.warehouse) if one.view == view)
+    assert status.state.startswith("suspended"), status
+    return dict(status.error or {})
+
+
+def test_the_view_with_the_row_is_suspended_and_the_others_go_on(tmp_path: Path) -> None:
+    shop, driver = began(tmp_path)
+    trouble(shop)
+    for _ in range(3):
+        driver.round()
+    assert suspended_views(shop.warehouse, NAME) == {"entries": 3}
+    error = told(shop, "entries")
+    assert error["code"] == "WAREHOUSE_KEY" and "id=2" in error["what"]
+    assert "`fresco view resume entries`" in error["todo"]
+    assert rows(shop, "totals") == [(1, 30, 2), (2, 70, 2), (5, 21, 1)]
+    with pytest.raises(FrescoError, match="READ_SUSPENDED"):
+        Warehouse(shop.warehouse).read("entries")
+    assert rows(shop, "entries", transaction=3) == [(1, 1, 10), (2, 1, 20), (3, 2, 30)]
+    driver.close()
+
+
+def test_the_next_start_goes_on_as_well(tmp_path: Path) -> None:
+    shop, driver = began(tmp_path)
+    trouble(shop)
+    driver.round()
+    driver.close()
+    shop.put(5, 5, 50)
+    driver = Driver(shop)
+    driver.round()
+    driver.round()
+    assert suspended_views(shop.warehouse, NAME) == {"entries": 3}
+    assert rows(shop, "totals") == [(1, 30, 2), (2, 70, 2), (5, 71, 2)]
+    driver.close()
+
+
+def moments(folder: Path) -> list[str]:
+    """What happens from the trouble on, in order."""
+    shop, driver = began(folder)
+    driver.close()
+    trouble(shop)
+    seen: list[str] = []
+    driver = Driver(shop, seen.append)
+    driver.round()
+    driver.round()
+    driver.close()
+    return seen
+
+
+def test_a_crash_anywhere_ends_in_the_same_state(tmp_path: Path) -> None:
+    count = len(moments(tmp_path / "whole"))
+    assert count > 10
+    for at in range(count):
+        shop, driver = began(tmp_path / str(at))
+        driver.close()
+        trouble(shop)
+        left = [at]
+
+        def reach(moment: str, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] == -1:
+                raise Crash(moment)
+
+        with pytest.raises(Crash):
+            driver = Driver(shop, reach)
+            driver.round()
+            driver.round()
+        driver = Driver(shop)
+        driver.round()
+        driver.round()
+        assert suspended_views(shop.warehouse, NAME) == {"entries": 3}, at
+        assert rows(shop, "totals") == [(1, 30, 2), (2, 70, 2), (5, 21, 1)], at
+        assert rows(shop, "entries", transaction=3) == [(1, 1, 10), (2, 1, 20), (3, 2, 30)], at
+        frontier = open_group(Place.of(shop.warehouse), NAME)[1].frontier
+        assert frontier == 5, at
+        driver.close()
+
+
+def test_it_comes_back_when_the_row_is_mended(tmp_path: Path) -> None:
+    shop, driver = began(tmp_path)
+    trouble(shop)
+    driver.round()
+    driver.round()
+    shop.rows[2] = (1, 20)
+    shop.delete(2)  # what was lost comes after all
+    driver.round()
+    ask_to_resume(shop.warehouse, "entries")
+    driver.settle()
+    assert suspended_views(shop.warehouse, NAME) == {}
+    assert rows(shop, "entries") == [(1, 1, 10), (2, 5, 21), (3, 2, 30), (4, 2, 40)]
+    shop.put(4, 9, 41)
+    driver.round()
+    driver.round()
+    assert rows(shop, "entries")[-1] == (4, 9, 41)
+    driver.close()

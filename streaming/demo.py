@@ -98,6 +98,7 @@ class BankStack:
             create_bank(self.stack.dsn(database))
         self.environment = {
             "FRESCO_KAFKA": self.stack.bootstrap,
+            "FRESCO_CONNECT": self.stack.connect_url,
             "FRESCO_NORTH": self.stack.dsn("north"),
             "FRESCO_SOUTH": self.stack.dsn("south"),
             "FRESCO_WAREHOUSE": str(self.warehouse),

@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
 from streaming.errors import FrescoError
 from streaming.plain import controls, plain
@@ -48,6 +56,8 @@ class Source(Section):
     """postgresql:// or mariadb:// URL of a reader of the catalog; schemas come from it when given."""
     connection_file: Path | None = None
     """A file that holds the URL instead, and nothing else."""
+    connect: SecretStr | None = None
+    """URL of the Kafka Connect worker that runs the connector, whose settings are read there."""
     tables: dict[Named, Named]
     """Name in views -> captured table, `schema.table`."""
     columns: dict[str, dict[Named, str]] = Field(default_factory=dict)
@@ -70,6 +80,15 @@ class Source(Section):
     """Seconds that a view waits for it before it leaves its group, which then goes on without it."""
     full_rows: bool | None = None
     """Asserts full row images where no connection can be asked."""
+
+    @field_validator("connect", mode="before")
+    @classmethod
+    def _is_an_address(cls, value: object) -> object:
+        if value in ("", None):
+            return None
+        if not isinstance(value, str) or not value.startswith(("http://", "https://")):
+            raise ValueError("connect is the http:// or https:// URL of a Kafka Connect worker")
+        return value
 
     @model_validator(mode="after")
     def _has_one_connection(self) -> Source:

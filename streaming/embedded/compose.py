@@ -198,6 +198,7 @@ def _fresco() -> dict[str, Any]:
         "depends_on": {"register": {"condition": "service_completed_successfully"}},
         "environment": {
             "FRESCO_KAFKA": _INSIDE,
+            "FRESCO_CONNECT": "http://connect:8083",
             "FRESCO_WAREHOUSE": "/warehouse",
             "FRESCO_METRICS_HOST": "0.0.0.0",
             "FRESCO_METRICS_PORT": str(METRICS_PORT),

@@ -6,9 +6,11 @@ reach the worker in a file that only its user can read; the connectors refer to 
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,7 +31,14 @@ class ConnectRest:
     """The part of Connect's REST interface that Fresco uses, at one worker."""
 
     def __init__(self, address: str) -> None:
-        self._address = address.rstrip("/")
+        """Take the worker's URL, with `user:password@` where it asks for them."""
+        parts = urllib.parse.urlsplit(address)
+        user, at, host = parts.netloc.rpartition("@")
+        self._address = parts._replace(netloc=host).geturl().rstrip("/")
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if at:
+            given = base64.b64encode(urllib.parse.unquote(user).encode()).decode()
+            self._headers["Authorization"] = f"Basic {given}"
 
     def ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
         """One request; the answer's JSON, None when it is empty. Raises OSError on refusal."""
@@ -37,7 +46,7 @@ class ConnectRest:
             f"{self._address}{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json", "Accept": "application/json"},
+            headers=self._headers,
         )
         with urllib.request.urlopen(request, timeout=30) as answer:
             text = answer.read()

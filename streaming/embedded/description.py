@@ -88,6 +88,9 @@ POSTGRES_INITDB_OPTIONS = ("--encoding=UTF8", "--locale=C", "--auth=scram-sha-25
 WORKER_SETTINGS: Mapping[str, str] = {
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    # Else a NULL comes as the column's DEFAULT, and nobody can tell.
+    "key.converter.replace.null.with.default": "false",
+    "value.converter.replace.null.with.default": "false",
     "plugin.discovery": "service_load",
     # Offsets decide how much is repeated after a crash; once a second keeps repeats short.
     "offset.flush.interval.ms": "1000",
@@ -202,6 +205,9 @@ def connector_config(
         "value.converter.schemas.enable": str(source.with_schema).lower(),
         "key.converter": WORKER_SETTINGS["key.converter"],
         "value.converter": WORKER_SETTINGS["value.converter"],
+        # A connector that names its converter has none of the worker's settings of it.
+        "key.converter.replace.null.with.default": "false",
+        "value.converter.replace.null.with.default": "false",
     }
     return config | dict(source.options)
 

@@ -91,6 +91,11 @@ class Stack:
         return self.kafka.bootstrap
 
     @property
+    def connect_url(self) -> str:
+        """Where the Connect worker answers once `capture` has been called."""
+        return f"http://{LOOPBACK}:{self._connect_port}"
+
+    @property
     def logs(self) -> Path:
         """Folder of every server's log."""
         return self.folder / "logs"

@@ -10,6 +10,7 @@ from streaming.config import Config, load_config
 from streaming.embedded.java import java_command
 from streaming.errors import FrescoError
 from streaming.runtime.kafka import Broker, Topics
+from streaming.runtime.origins import Origins
 from streaming.runtime.plan import Pipeline, plan_pipeline
 from streaming.runtime.session import versions
 from streaming.runtime.surroundings import examined_sources, examined_topics
@@ -45,6 +46,7 @@ def examine(path: Path) -> list[Checked]:
         found.extend(_server(config, name))
     if pipelines:
         found.extend(examined_sources(config, pipelines[0]))
+        found.extend(Origins(config, pipelines[0]).checks)
     if pipelines and pipelines[0].views:
         found.extend(_kafka(config, pipelines[0]))
     for name, relations in pipelines[0].sessions.relations.items() if pipelines else ():

@@ -28,6 +28,7 @@ from streaming.runtime.joining import JoiningStage
 from streaming.runtime.kafka import Broker, Publisher, Topics
 from streaming.runtime.members import Members, settle_catalog
 from streaming.runtime.merging import MergeStage
+from streaming.runtime.origins import Origins
 from streaming.runtime.plan import Pipeline, plan_pipeline
 from streaming.runtime.pulse import NOTHING, Pulse
 from streaming.runtime.queries import Running, StageQuery, start_query
@@ -196,9 +197,10 @@ class Service:
         """The captured topics are there, the pipeline's own are made and belong to this warehouse."""
         if not self.roles or IntegratorStage.name in self.roles:
             self._broker.require_source_topics(pipeline.source_topics)
-            refuse(
-                (*examined_topics(pipeline, self._broker), *examined_sources(self.config, pipeline))
-            )
+            origins = Origins(self.config, pipeline)
+            topics_found = examined_topics(pipeline, self._broker)
+            refuse((*topics_found, *origins.checks, *examined_sources(self.config, pipeline)))
+            origins.keep()
         for group in pipeline.groups:
             self._broker.claim(topics.of_group(group))
 

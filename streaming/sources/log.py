@@ -45,6 +45,7 @@ class SourceState:
         bad: undecodable records not yet accounted for, as (relation, transaction or None).
         tainted: complete transactions not numbered yet that lack undecodable records.
         version: the connector's, as last seen; "" while no event has been seen.
+        newest_ms: the latest commit time of an END seen; -1 while none is known.
     """
 
     log: Held
@@ -56,6 +57,26 @@ class SourceState:
     bad: tuple[tuple[str, str | None], ...] = ()
     tainted: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     version: str = ""
+    newest_ms: int = -1
+
+
+LATER_MS = 1000
+"""An END below the last one is no repeat when it was committed so much later than any seen: commit times
+may differ a little from the order of positions."""
+
+
+def gone_back(state: SourceState, table: pa.Table) -> int | None:
+    """The position of an END that is below the last one and was committed later; None where none is.
+
+    A repeat has the commit time that it had before, so it is no later than what has been seen.
+    """
+    ends = pc.equal(table["status"], "END").to_numpy()
+    positions = table["position"].to_numpy()[ends]
+    times = pc.fill_null(table["committed_ms"], -1).to_numpy()[ends]
+    highest = np.maximum.accumulate(np.concatenate(([state.last_position], positions)))[:-1]
+    newest = np.maximum.accumulate(np.concatenate(([state.newest_ms], times)))[:-1]
+    back = (positions <= highest) & (newest >= 0) & (times > newest + LATER_MS)
+    return int(positions[back][0]) if back.any() else None
 
 
 def read_log(
@@ -88,6 +109,9 @@ def read_log(
         log=state.log.plus(pa.table(columns, schema=log_schema(relations))),
         next_ordinal=state.next_ordinal + fresh.num_rows,
         last_position=int(before.max()),
+        newest_ms=max(
+            state.newest_ms, pc.max(table["committed_ms"].filter(pa.array(ends))).as_py() or -1
+        ),
         begun=begun,
         dead=dead,
     )

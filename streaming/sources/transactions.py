@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 
 from streaming.sources.completeness import Work, judge
 from streaming.sources.held import Held, HeldFiles
-from streaming.sources.log import SourceState, each_event, log_schema, read_log
+from streaming.sources.log import SourceState, each_event, gone_back, log_schema, read_log
+from streaming.sources.origin import went_back
 from streaming.sources.records import BadRecord, Decoded
 from streaming.sources.rowquery import row_schema
 from streaming.sources.schema import CapturedRelation, CapturedSource
@@ -113,7 +114,8 @@ class Assembler:
         """Tie a decoded batch (without snapshot rows) to what waits; changes nothing.
 
         Raises:
-            FrescoError: KAFKA_PARTITIONS, a transaction topic that got more of them.
+            FrescoError: KAFKA_PARTITIONS, a transaction topic that got more of them;
+                SOURCE_POSITIONS_BACK, a log that goes on below where it was.
         """
         return {source: self._add(source, decoded) for source in self._sources}
 
@@ -141,6 +143,8 @@ class Assembler:
             told = decoded.transactions[source]
             if (last := pc.max(told["partition"]).as_py()) is not None and last > 0:
                 raise several(self._sources[source].transaction_topic, last + 1).error
+            if (position := gone_back(state, told)) is not None:
+                raise went_back(source, position, state.last_position)
             state = read_log(state, relations, told)
         log = state.log.table
         if not log.num_rows and not state.dead:
@@ -228,6 +232,7 @@ class Assembler:
                 "bad": [list(pair) for pair in state.bad],
                 "tainted": [[ordinal, list(names)] for ordinal, names in state.tainted.items()],
                 "version": state.version,
+                "newest_ms": state.newest_ms,
             }
         self.state = Waiting(held, sources)
         return {"held": {n: note for n, note in held_notes.items() if note}, "sources": notes}

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from streaming.embedded.postgres import Postgres, create_databases
 from streaming.errors import FrescoError
 from streaming.sources.checked import Checked
+from streaming.sources.origin import read_origin
 from streaming.sources.postgres import (
     check_replica_identity,
     connected,
@@ -212,3 +214,27 @@ def test_partitions_need_whole_rows_too(dsn: str, published: Callable[..., list[
 def test_a_view_is_named_as_one(dsn: str, published: Callable[..., list[Checked]]) -> None:
     with pytest.raises(FrescoError, match=r"SOURCE_TABLE_KIND: p\.seen is a view"):
         read_schemas(dsn, "north", "pre", {"seen": "p.seen"})
+
+
+# Which server it is -------------------------------------------------------------------------------
+
+
+def test_oddity_33_the_server_is_known_and_its_log_only_goes_on(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        (system,) = connection.execute(
+            "SELECT system_identifier FROM pg_control_system()"
+        ).fetchone() or (0,)
+    before = read_origin(dsn, "north")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE written AS SELECT generate_series(1, 1000) AS x")
+    now = read_origin(dsn, "north")
+    assert before is not None and now is not None
+    assert (now.system, now.timeline) == (str(system), 1)
+    assert (now.position or 0) > (before.position or 0) > 0
+
+
+def test_a_user_who_may_not_ask_keeps_nothing_from_going_on(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE ROLE reader LOGIN PASSWORD 'r'")
+        connection.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+    assert read_origin(make_conninfo(dsn, user="reader", password="r"), "north") is None

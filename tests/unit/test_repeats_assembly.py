@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
+from streaming.errors import FrescoError
+from streaming.sources.log import LATER_MS
 from tests.intakeworld import insert, make, net, row
-from tests.sourcelog import SourceLog, Topics
+from tests.sourcelog import Record, SourceLog, Topics
 
 
 def test_oddity_1_the_same_row_version_twice_is_counted_once() -> None:
@@ -91,3 +97,61 @@ def test_oddity_8_and_20_equal_rows_at_one_position_are_kept_and_not_doubled() -
     delete = [begin, *rows, end, *log.commit([("entry", "d", row(1), None)])]
     result = make().step(Topics().batch(delete), 0)
     assert net(result)[(2, "north.entry")] == {(1, "a"): -1}, "one at a time"
+
+
+# A server whose log goes back (oddity 33) ---------------------------------------------------------
+
+
+def restored(log: SourceLog, *, at: int, days_later: int = 1) -> SourceLog:
+    """The same source from a position on, its clock so much later; `ts_ms` follows the position."""
+    later = SourceLog(log.name, lsn=at, transaction=5)
+    begin, end = later.begin, later.end
+
+    def moved(record: Record) -> Record:
+        event = json.loads(str(record[1]))
+        return record[0], json.dumps(event | {"ts_ms": event["ts_ms"] + days_later * 86_400_000})
+
+    later.begin = lambda key: moved(begin(key))  # type: ignore[method-assign]
+    later.end = lambda *a, **k: moved(end(*a, **k))  # type: ignore[method-assign]
+    return later
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["in a later batch", "in one batch"])
+@pytest.mark.parametrize("again", [True, False], ids=["from a manifest", "as it runs"])
+def test_oddity_33_a_restored_database_under_the_same_prefix_is_told_not_dropped(
+    apart: bool, again: bool
+) -> None:
+    log, topics, intake = SourceLog("north", lsn=500_000), Topics(), make()
+    before = [record for _ in range(3) for record in log.commit([insert("account", 1)])]
+    after = restored(log, at=1000).commit([insert("account", 2)])
+    if apart:
+        intake.step(topics.batch(before), 0)
+        if again:
+            held = intake.snapshot()
+            intake = make()
+            intake.restore(held)
+        intake.step(topics.batch(after[:1]), 0)  # its BEGIN alone says nothing yet
+        batch = topics.batch(after[1:])
+    else:
+        batch = topics.batch([*before, *after])
+    for _ in range(2):
+        with pytest.raises(FrescoError, match=r"SOURCE_POSITIONS_BACK.*north"):
+            intake.step(batch, 0)
+
+
+def test_repeats_from_far_back_are_no_restored_database() -> None:
+    """A connector that lost its offsets sends all again, with the commit times of then."""
+    log, topics, intake = SourceLog("north"), Topics(), make()
+    every = [record for _ in range(50) for record in log.commit([insert("account", 1)])]
+    assert intake.step(topics.batch(every), 0).last == 50
+    again = intake.step(topics.batch([*every, *every[:30]]), 0)
+    assert net(again) == {} and again.last < again.first
+
+
+def test_commit_times_that_differ_a_little_from_the_order_of_positions_are_no_fault() -> None:
+    log, topics, intake = SourceLog("north"), Topics(), make()
+    late, early = log.commit([insert("account", 1)]), log.commit([insert("account", 2)])
+    event = json.loads(str(late[2][1]))
+    ends = (late[2][0], json.dumps(event | {"ts_ms": event["ts_ms"] + LATER_MS}))
+    intake.step(topics.batch([*late[:2], ends, *early]), 0)
+    assert intake.step(topics.batch([*late[:2], ends]), 0).waiting == {}

@@ -1,0 +1,108 @@
+"""Which server a PostgreSQL source is, and whether its log goes on where it was (oddity 33).
+
+Commit positions order a source's transactions, and one at or below the last is a repeat. A database that
+was restored, or is another under the same prefix, may begin below it: then all that it commits would
+pass for repeats. Server and timeline are kept from each start to the next; while a pipeline runs, an END
+below the last with a later commit time shows it (`log`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streaming.errors import FrescoError
+from streaming.sources.checked import Checked
+from streaming.sources.postgres import connected
+
+_ORIGIN = """
+SELECT system_identifier::text,
+  CASE WHEN NOT pg_is_in_recovery() THEN
+    ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END,
+  CASE WHEN NOT pg_is_in_recovery() THEN (pg_current_wal_lsn() - '0/0')::bigint END
+FROM pg_control_system()
+"""
+WAY_ON = (
+    "its commits cannot be put in order with those before: give the connector another topic.prefix, so"
+    " that it takes a snapshot into new topics, set sources.S.prefix to it, and begin with an empty"
+    " warehouse under another pipeline name; the old warehouse stays readable"
+)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A server at one moment.
+
+    Attributes:
+        system: PostgreSQL's system identifier.
+        timeline, position: of its log, the position in bytes; None at a standby.
+    """
+
+    system: str
+    timeline: int | None
+    position: int | None
+
+
+def read_origin(dsn: str, source: str) -> Origin | None:
+    """The server as it is now; None where the user may not ask.
+
+    Raises:
+        FrescoError: SOURCE_UNREACHABLE, SOURCE_CONNECTION.
+    """
+    try:
+        with connected(dsn, source) as connection:
+            row = connection.execute(_ORIGIN).fetchone()
+    except FrescoError as error:
+        if error.code != "SOURCE_QUERY_REFUSED":
+            raise
+        return None
+    return None if row is None else Origin(row[0], row[1], row[2])
+
+
+def check_origin(source: str, now: Origin, kept: Origin | None, last: int) -> Checked:
+    """The server against that of the last start.
+
+    Args:
+        kept: at the last start; None where there was none.
+        last: the last commit position that has a number; -1 for none.
+    """
+    check = f"server of {source}"
+    if now.position is not None and now.position < last:
+        return Checked(
+            check,
+            "wrong",
+            f"its log is at {now.position}, and transactions up to {last} have been taken: it is"
+            " another server, or one that was restored",
+            WAY_ON,
+            "SOURCE_POSITIONS_BACK",
+        )
+    if kept is not None and kept.system != now.system:
+        return Checked(
+            check,
+            "warning",
+            f"it is another server than at the last start (system {kept.system}, now {now.system})",
+            "let the connector take a new snapshot: what was changed between the two is in no log;"
+            " then `fresco verify --source`",
+            "SOURCE_ANOTHER_SERVER",
+        )
+    known = kept is not None and None not in (kept.timeline, now.timeline)
+    if kept is not None and known and kept.timeline != now.timeline:
+        return Checked(
+            check,
+            "warning",
+            f"its log is on timeline {now.timeline}, at the last start on {kept.timeline}: a"
+            " standby took over, or a backup was restored, and may lack the last commits",
+            "`fresco verify --source` finds a difference, a new snapshot mends it",
+            "SOURCE_TIMELINE",
+        )
+    return Checked(check, "ok", f"system {now.system}")
+
+
+def went_back(source: str, position: int, last: int) -> FrescoError:
+    """The error of an END that is below the last one seen and was committed later."""
+    return FrescoError(
+        "SOURCE_POSITIONS_BACK",
+        f"the log of source {source} goes on at {position}, below {last}, with later commits: another"
+        " server, or one that was restored, writes under its prefix",
+        where=f"source {source}",
+        todo=WAY_ON,
+    )

@@ -52,17 +52,20 @@ from streaming.capture.logstream import Heartbeat, LoggedStatement, LogStream
 from streaming.capture.rights import DENIED, lacking
 from streaming.capture.statements import (
     Statement,
-    bare,
+    Words,
     loses_rows,
+    makes_table,
     names_one_of,
     savepoint,
     statement_of,
     truncated,
+    words_of,
 )
 from streaming.capture.undoing import Mark, kept_rows
+from streaming.capture.writes import Catalog, folded, reached, read_catalog
 from streaming.errors import FrescoError
 from streaming.sources.mysqlstate import Place
-from streaming.sources.mysqlurl import MysqlUrl, refused, said
+from streaming.sources.mysqlurl import MysqlUrl, asking, refused, said
 
 log = logging.getLogger("fresco")
 
@@ -96,11 +99,12 @@ class LogReader:
         lasting: frozenset[Table] = frozenset(),
     ) -> None:
         self._url, self._source, self._tables, self._decimals = url, source, tables, decimals
+        self._catalog: Catalog | None = None
         self._lasting, self._replica = lasting, replica
         self._file = start.file
         self._begun = self._explicit = self._xa = False
         self._encoders: dict[Table, tuple[Any, dict[str, Encode], str]] = {}
-        self._written = {_folded(one): one for one in tables} if folds else {}
+        self._written = {folded(one): one for one in tables} if folds else {}
         self._stream = LogStream(url, source, tables, start, replica)
 
     def close(self) -> None:
@@ -179,8 +183,10 @@ class LogReader:
     # Statements -----------------------------------------------------------------------------------
 
     def _query(self, event: LoggedStatement, begin: Place, end: Place) -> Iterator[LogEvent | Mark]:
-        seconds, server, database = event.timestamp, event.server, event.schema
-        match statement_of(event.query):
+        seconds, words = event.timestamp, words_of(event.query, event.sql_mode)
+        if words is None:
+            raise self._refuses("CAPTURE_STATEMENT", "a statement that cannot be read", begin)
+        match statement_of(words):
             case Statement.BEGIN:
                 yield from self._beginning(begin, seconds)
                 self._explicit = True
@@ -190,38 +196,62 @@ class LogReader:
                 self._commit(end, seconds)
                 yield Rollback(end, seconds)
             case Statement.SAVEPOINT:
-                yield Savepoint(savepoint(event.query), begin)
+                yield Savepoint(savepoint(words), begin)
             case Statement.ROLLBACK_TO:
-                yield RollbackTo(savepoint(event.query), begin)
+                yield RollbackTo(savepoint(words), begin)
             case Statement.XA:
-                yield from self._xa_word(event.query, begin, end, seconds)
+                yield from self._xa_word(words, begin, end, seconds)
             case Statement.CHANGE:
-                if names_one_of(event.query, self._tables) is not None:
-                    what = "a change of a captured table logged as a statement"
-                    raise self._refuses("CAPTURE_STATEMENT", what, begin)
-            case Statement.OTHER:
+                self._check_change(event, words, begin)
                 yield from self._beginning(begin, seconds)
-                yield Ddl(database, event.query, begin, server, seconds)
-                if loses_rows(event.query) and names_one_of(event.query, self._tables):
-                    log.warning(
-                        "source %s: rows go without a word in the log: %s; `fresco verify --source`"
-                        " shows the difference",
-                        self._source,
-                        event.query[:200],
-                    )
-                emptied = truncated(event.query, database)
-                if emptied is not None:
-                    emptied = self._written.get(_folded(emptied), emptied)
-                if emptied in self._tables:
-                    yield Truncate(emptied, begin, server, seconds)
                 if not self._explicit:
                     yield self._commit(end, seconds)
+            case Statement.OTHER:
+                if any(word.key == "SELECT" for word in words) and makes_table(words):
+                    self._check_change(event, words, begin)
+                yield from self._other(event, words, begin, end)
 
-    def _xa_word(self, query: str, at: Place, end: Place, seconds: int) -> Iterator[LogEvent]:
+    def _check_change(self, event: LoggedStatement, words: Words, begin: Place) -> None:
+        """A change logged as a statement ends the capture where it may change a captured table."""
+        table = reached(words, event.schema, self._tables, self._read_catalog)
+        if table is not None:
+            what = f"a change of {'.'.join(table)} logged as a statement"
+            raise self._refuses("CAPTURE_STATEMENT", what, begin)
+
+    def _read_catalog(self) -> Catalog:
+        """Views, triggers and routines, read again after a statement that may have altered them."""
+        if self._catalog is None:
+            with asking(self._url, self._source) as cursor:
+                self._catalog = read_catalog(cursor)
+        return self._catalog
+
+    def _other(
+        self, event: LoggedStatement, words: Words, begin: Place, end: Place
+    ) -> Iterator[LogEvent]:
+        seconds, server, database = event.timestamp, event.server, event.schema
+        self._catalog = None
+        yield from self._beginning(begin, seconds)
+        yield Ddl(database, event.query, begin, server, seconds)
+        if loses_rows(words) and names_one_of(words, self._tables, database):
+            log.warning(
+                "source %s: rows go without a word in the log: %s; `fresco verify --source`"
+                " shows the difference",
+                self._source,
+                event.query[:200],
+            )
+        emptied = truncated(words, database)
+        if emptied is not None:
+            emptied = self._written.get(folded(emptied), emptied)
+        if emptied in self._tables:
+            yield Truncate(emptied, begin, server, seconds)
+        if not self._explicit:
+            yield self._commit(end, seconds)
+
+    def _xa_word(self, words: Words, at: Place, end: Place, seconds: int) -> Iterator[LogEvent]:
         """XA START to XA PREPARE is a transaction, which may hold no captured row; XA COMMIT and XA
         ROLLBACK of what was prepared are others, without rows."""
         yield from self._beginning(at, seconds)
-        match bare(query).upper().split(None, 2)[1:2]:
+        match [word.key for word in words[1:2]]:
             case ["START"] | ["BEGIN"]:
                 self._explicit = self._xa = True
             case ["COMMIT"] | ["ROLLBACK"]:
@@ -318,7 +348,3 @@ class LogReader:
             where=f"source {self._source}, log {at}",
             todo=todo[code],
         )
-
-
-def _folded(table: Table) -> Table:
-    return table[0].lower(), table[1].lower()

@@ -3,30 +3,67 @@
 Under binlog_format=ROW only statements that alter tables stand in the log, besides the words that begin
 and end a transaction. A session may choose another format for itself; what it then writes as a
 statement cannot be turned into rows, so such a change of a captured table is told apart and refused.
+
+A statement is cut into words as its server does it: by the session's sql_mode, without comments, and
+with what stands in comments that are executed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
+from typing import ClassVar
 
-_COMMENT = re.compile(r"\A(?:\s+|--[^\n]*\n|#[^\n]*\n|/\*(?!!).*?\*/)+", re.DOTALL)
-_CHANGES = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD")
-_NAME = r"(?:`((?:[^`]|``)+)`|([0-9A-Za-z$_\u0080-\uffff]+))"
-_TRUNCATE = re.compile(
-    rf"TRUNCATE\s+(?:TABLE\s+)?{_NAME}(?:\s*\.\s*{_NAME})?", re.IGNORECASE | re.DOTALL
+from sqlglot import TokenType
+from sqlglot.dialects.mysql import MySQL
+from sqlglot.errors import SqlglotError
+
+ANSI_QUOTES, NO_BACKSLASH_ESCAPES = 1 << 2, 1 << 20
+"""Bits of sql_mode that say how a statement is read."""
+_TEXTS = (
+    TokenType.STRING,
+    TokenType.NATIONAL_STRING,
+    TokenType.HEX_STRING,
+    TokenType.BIT_STRING,
+    TokenType.BYTE_STRING,
 )
-_PARTITIONS = re.compile(
-    r"\b(?:DROP|TRUNCATE|EXCHANGE|CONVERT)\s+(?:PARTITION|TABLE)\b", re.IGNORECASE
+_PIECES = re.compile(
+    r"""(?P<kept>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`|--[\s][^\n]*|\#[^\n]*
+    |/\*(?!M?!).*?\*/)|(?P<open>/\*M?!\d*)|(?P<close>\*/)""",
+    re.DOTALL | re.VERBOSE,
 )
-_ALTER = re.compile(r"\AALTER\b", re.IGNORECASE)
-_GONE = re.compile(
-    r"\A(?:DROP|RENAME|CREATE\s+OR\s+REPLACE)\s+(?:TEMPORARY\s+)?TABLES?\b", re.IGNORECASE
+_CHANGES = (
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "REPLACE",
+    "LOAD",
+    "WITH",
+    "SELECT",
+    "DO",
+    "CALL",
+    "VALUES",
 )
-_SAVEPOINT = re.compile(r"(?:ROLLBACK\s+TO\s+)?(?:SAVEPOINT\s+)?(.*)", re.IGNORECASE | re.DOTALL)
-_SETTINGS = re.compile(r"\ASET\s+STATEMENT\b.*?\bFOR\b", re.IGNORECASE | re.DOTALL)
-"""MariaDB's settings of one statement, in front of it."""
+
+
+class _Plain(MySQL.Tokenizer):
+    COMMANDS: ClassVar = set()
+
+
+class _Ansi(_Plain):
+    QUOTES: ClassVar = ["'"]
+    IDENTIFIERS: ClassVar = ["`", '"']
+
+
+class _Backslash(_Plain):
+    STRING_ESCAPES: ClassVar = ["'", '"']
+
+
+class _AnsiBackslash(_Ansi):
+    STRING_ESCAPES: ClassVar = ["'"]
 
 
 class Statement(Enum):
@@ -43,17 +80,84 @@ class Statement(Enum):
     OTHER = "other"
 
 
-def bare(query: str) -> str:
-    """Without comments and settings in front."""
-    text = _SETTINGS.sub("", _COMMENT.sub("", query))
-    return _COMMENT.sub("", text).strip().rstrip(";").strip()
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a statement: quoted names are never keywords, a text is neither."""
+
+    text: str
+    quoted: bool = False
+    is_text: bool = False
+
+    @property
+    def key(self) -> str:
+        """It as a keyword; "" for what is none."""
+        return "" if self.quoted or self.is_text else self.text.upper()
+
+    @property
+    def is_name(self) -> bool:
+        return self.quoted or bool(re.fullmatch(r"[0-9A-Za-z$_\u0080-\uffff]+", self.key))
 
 
-def statement_of(query: str) -> Statement:
+Words = Sequence[Word]
+
+
+def words_of(query: str, sql_mode: int = 0) -> list[Word] | None:
+    """The words of a statement; None when they cannot be told apart."""
+    ansi, plain = sql_mode & ANSI_QUOTES, sql_mode & NO_BACKSLASH_ESCAPES
+    kinds = ((_Plain, _Backslash), (_Ansi, _AnsiBackslash))
+    try:
+        tokens = kinds[bool(ansi)][bool(plain)]().tokenize(_executed(query))
+    except SqlglotError:
+        return None
+    words: list[Word] = []
+    end = -2
+    for token in tokens:
+        quoted, text = token.token_type == TokenType.IDENTIFIER, token.token_type in _TEXTS
+        if quoted or text:
+            words.append(Word(token.text, quoted, text))
+        elif (
+            words
+            and token.start == end + 1
+            and words[-1].text.isdigit()
+            and token.text.isidentifier()
+        ):
+            words[-1] = Word(words[-1].text + token.text)  # a name may begin with digits
+        else:
+            words += [Word(part) for part in token.text.split()]
+        end = token.end
+    return _without_settings(words)
+
+
+def _executed(query: str) -> str:
+    """Comments that the server executes become what stands in them, whatever version they ask for."""
+    inside = False
+
+    def piece(found: re.Match[str]) -> str:
+        nonlocal inside
+        if found["kept"] is not None:
+            return found["kept"]
+        if found["open"] is not None:
+            inside = True
+            return " "
+        was, inside = inside, False
+        return " " if was else found["close"]
+
+    return _PIECES.sub(piece, query) if "/*" in query else query
+
+
+def _without_settings(words: list[Word]) -> list[Word]:
+    """MariaDB's settings of one statement, in front of it, are taken away."""
+    if [word.key for word in words[:2]] == ["SET", "STATEMENT"]:
+        ends = [at for at, word in enumerate(words) if word.key == "FOR"]
+        return words[ends[0] + 1 :] if ends else words
+    return words
+
+
+def statement_of(words: Words) -> Statement:
     """The kind of a statement."""
-    words = bare(query).upper().split(None, 2)
-    match words[:2]:
-        case ["BEGIN", *_] | ["START", "TRANSACTION", *_]:
+    keys = [word.key for word in words if word.key != "("][:2]
+    match keys:
+        case ["BEGIN", *_] | ["START", "TRANSACTION"]:
             return Statement.BEGIN
         case ["COMMIT", *_]:
             return Statement.COMMIT
@@ -72,38 +176,59 @@ def statement_of(query: str) -> Statement:
     return Statement.OTHER
 
 
-def savepoint(query: str) -> str:
+def savepoint(words: Words) -> str:
     """The name in SAVEPOINT or ROLLBACK TO; names that differ in case only are one."""
-    found = _SAVEPOINT.match(bare(query))
-    name = found[1] if found is not None else ""
-    quote = name[:1]
-    if quote in ("`", '"'):
-        name = name[1:-1].replace(quote * 2, quote)
-    return name.casefold()
+    names = [word for word in words if word.quoted or word.key not in (";", "")]
+    return names[-1].text.casefold() if names else ""
 
 
-def truncated(query: str, database: str) -> tuple[str, str] | None:
-    """(database, table) that a statement empties; None for any other."""
-    found = _TRUNCATE.match(bare(query))
-    if found is None:
+def table_at(words: Words, at: int, database: str) -> tuple[tuple[str, str], int] | None:
+    """(database, table) written there, and where it ends; None when no name is."""
+    if at >= len(words) or not words[at].is_name:
         return None
-    first, second = found[1] or found[2], found[3] or found[4]
-    names = [name.replace("``", "`") for name in (first, second) if name]
-    return (names[0], names[1]) if len(names) == 2 else (database, names[0])
+    if at + 2 < len(words) and words[at + 1].key == "." and words[at + 2].is_name:
+        return (words[at].text, words[at + 2].text), at + 3
+    return (database, words[at].text), at + 1
 
 
-def names_one_of(query: str, tables: Collection[tuple[str, str]]) -> tuple[str, str] | None:
-    """A table of `tables` whose name stands in the statement."""
-    words = set(re.findall(r"[0-9a-z$_\u0080-\uffff]+", query.lower()))
-    text = query.lower()
-    for table in tables:
-        name = table[1].lower()
-        if name in words or f"`{name.replace('`', '``')}`" in text:
-            return table
+def truncated(words: Words, database: str) -> tuple[str, str] | None:
+    """(database, table) that a statement empties; None for any other."""
+    if not words or words[0].key != "TRUNCATE":
+        return None
+    found = table_at(words, 2 if len(words) > 1 and words[1].key == "TABLE" else 1, database)
+    return found and found[0]
+
+
+def names_one_of(
+    words: Words, tables: frozenset[tuple[str, str]], database: str
+) -> tuple[str, str] | None:
+    """A table of `tables` that the statement names."""
+    for at in range(len(words)):
+        found = table_at(words, at, database)
+        if found is None or (at and words[at - 1].key == "."):
+            continue
+        for table in tables:
+            if (table[0].lower(), table[1].lower()) == (found[0][0].lower(), found[0][1].lower()):
+                return table
     return None
 
 
-def loses_rows(query: str) -> bool:
+def makes_table(words: Words) -> bool:
+    """CREATE [OR REPLACE] [TEMPORARY] TABLE."""
+    keys = [word.key for word in words[:5] if word.key not in ("OR", "REPLACE", "TEMPORARY")]
+    return keys[:2] == ["CREATE", "TABLE"]
+
+
+def loses_rows(words: Words) -> bool:
     """Whether a statement takes rows or their table away without a row in the log."""
-    text = bare(query)
-    return bool(_GONE.match(text) or (_ALTER.match(text) and _PARTITIONS.search(text)))
+    keys = [word.key for word in words]
+    if keys[:1] == ["ALTER"]:
+        pairs = set(pairwise(keys))
+        verbs = ("DROP", "TRUNCATE", "EXCHANGE", "CONVERT")
+        return any((verb, what) in pairs for verb in verbs for what in ("PARTITION", "TABLE"))
+    if keys[:3] == ["CREATE", "OR", "REPLACE"]:
+        keys = keys[2:]
+    elif keys[:1] not in (["DROP"], ["RENAME"]):
+        return False
+    kept = [key for key in keys[1:3] if key != "TEMPORARY"]
+    return kept[:1] in (["TABLE"], ["TABLES"])

@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+import pymysql
 import pytest
 from askedmariadb import captured, log_end, log_of
 from twodatabases import mariadb_server
@@ -19,6 +20,7 @@ from streaming.capture.publishing import Publisher
 from streaming.embedded.mariadb import Mariadb
 from streaming.errors import FrescoError
 from streaming.sources.debezium import Decoder
+from streaming.sources.mysqlurl import arguments, parse_url
 from streaming.sources.schema import CapturedSource
 from tests.sourcelog import Topics
 
@@ -203,3 +205,75 @@ def test_rows_say_the_types_they_were_written_by(server: Mariadb) -> None:
                 assert (got["d"], got["u"], got["w"], got["n"]) == (Decimal("1.5"), 5, 5, 7)
                 assert got["t"] == datetime(2024, 2, 29, 12)
         assert {row["a0"] for row in rows} == {1, 2}
+
+
+# Statements ---------------------------------------------------------------------------------------
+
+INDIRECT = {
+    "a view": "INSERT INTO shop.seen VALUES (1, '')",
+    "a view of a view": "UPDATE shop.seen_twice SET s = 'a'",
+    "a trigger": "INSERT INTO shop.watched VALUES (1)",
+    "a function": "SELECT shop.writes(1)",
+    "a function in an insert": "INSERT INTO shop.other (id) VALUES (shop.writes(1))",
+    "a file": "LOAD DATA INFILE 'rows.txt' INTO TABLE shop.t",
+    "a comment that is executed": "/*!50000 DELETE FROM shop.t */",
+}
+DIRECT = (
+    "REPLACE INTO shop.other (id) SELECT id FROM shop.t",
+    "INSERT INTO elsewhere.t VALUES (1)",
+    "INSERT INTO shop.other (id) VALUES (1) /* shop.t */",
+    "UPDATE shop.other o, shop.t SET o.id = t.id",
+    "LOAD DATA INFILE 'rows.txt' INTO TABLE shop.other (id, @s)",
+    "INSERT INTO shop.watching VALUES (1)",
+)
+
+
+def test_a_statement_that_changes_a_captured_table_by_whatever_way_ends_the_capture(
+    server: Mariadb,
+) -> None:
+    """And none that does not: the format is a session's own choice."""
+    server.execute(
+        "CREATE DATABASE elsewhere; CREATE TABLE elsewhere.t (id INT)",
+        "CREATE VIEW shop.seen AS SELECT * FROM shop.t",
+        "CREATE VIEW shop.seen_twice AS SELECT * FROM shop.seen",
+        "CREATE TABLE shop.watched (id INT); CREATE TABLE shop.watching (id INT)",
+        "CREATE TRIGGER shop.writing AFTER INSERT ON shop.watched FOR EACH ROW"
+        " INSERT INTO shop.t VALUES (NEW.id, '')",
+        "CREATE TRIGGER shop.reading AFTER INSERT ON shop.watching FOR EACH ROW"
+        " INSERT INTO shop.other (id) SELECT COUNT(*) FROM shop.t",
+        "SET GLOBAL log_bin_trust_function_creators = ON; CREATE FUNCTION shop.writes(n INT)"
+        " RETURNS INT BEGIN INSERT INTO shop.t VALUES (n, ''); RETURN n; END",
+        "USE shop; SELECT 7, 'x' INTO OUTFILE 'rows.txt'",
+        "INSERT INTO shop.t VALUES (5, '')",
+    )
+    as_statements = "USE shop; SET binlog_format = STATEMENT; "
+    harmless = [f"{as_statements}{one}; SET binlog_format = ROW" for one in DIRECT]
+    assert logged(server, *harmless, "INSERT INTO shop.t VALUES (2, '')") == [
+        ("c", {}, {"id": 2, "s": ""})
+    ]
+    for way, statement in INDIRECT.items():
+        server.execute("DELETE FROM shop.t")
+        at = log_end(server)
+        server.execute(
+            as_statements + statement, "SET binlog_format = ROW; INSERT INTO shop.done VALUES (1)"
+        )
+        with pytest.raises(FrescoError, match=r"CAPTURE_STATEMENT.*shop\.t"):
+            print(way, until_end(log_of(server, at, "t", "done")))
+
+
+def test_a_truncate_is_seen_as_its_session_wrote_it(server: Mariadb) -> None:
+    server.execute("CREATE TABLE shop.`é` (a INT)")
+    found = logged(
+        server,
+        'SET sql_mode = ANSI_QUOTES; TRUNCATE TABLE "shop"."t"',
+        "TRUNCATE /* why */ TABLE -- so\n shop.t",
+        "/*!50000 TRUNCATE TABLE shop.t */",
+    )
+    assert found == [("t", ("shop", "t"))] * 3
+    at = log_end(server)
+    url = parse_url(server.url("shop"), "shop")
+    with pymysql.connect(**arguments(url) | {"charset": "latin1"}) as session:
+        session.cursor().execute("TRUNCATE TABLE `é`")
+    server.execute("INSERT INTO shop.done VALUES (1)")
+    events = until_end(log_of(server, at, "é", "done"))
+    assert [one.table for one in events if isinstance(one, Truncate)] == [("shop", "é")]

@@ -7,6 +7,7 @@ refused then.
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
@@ -32,6 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Tests leave little garbage in cycles; looking for it as often as usual takes a tenth."""
     gc.set_threshold(100_000, 20, 20)
+    # Services are tried with SIGHUP; under `nohup` they would inherit that it is ignored.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if config.getoption("--pure"):
         sys.meta_path.insert(0, Refuse())
 

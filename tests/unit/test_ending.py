@@ -88,8 +88,8 @@ def drive(warehouse: Path, holds: str, output: Any, seconds: float, ignored: boo
     from streaming.console.terminal import terminal
 
     os.setsid()
-    if ignored:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # Tests that run under `nohup` have inherited that it is ignored.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
     ending.STOP_SECONDS = seconds
     written = output.detach()
     for standard in (1, 2):

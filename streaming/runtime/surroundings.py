@@ -50,9 +50,10 @@ def examined_connector(address: str, wanted: Wanted) -> tuple[list[Checked], str
         code = "SOURCE_CONNECT_UNREACHABLE"
         return [Checked(check, "warning", says, f"see sources.{wanted.source}.connect", code)], None
     if not mine:
+        # Nothing comes without one, so nothing is lost: it may be about to be made.
         says = f"no connector there has topic.prefix={wanted.prefix}"
         todo = f"create it, or set sources.{wanted.source}.prefix or .connect"
-        return [Checked(check, "wrong", says, todo, "SOURCE_CONNECTOR_MISSING")], None
+        return [Checked(check, "warning", says, todo, "SOURCE_CONNECTOR_MISSING")], None
     found: list[Checked] = []
     for name, one in mine.items():
         found += check_connector(name, one["info"]["config"], wanted)

@@ -153,7 +153,7 @@ def test_oddity_21_a_transaction_topic_of_three_partitions_is_refused(
     admin.create_topics({"wide.transaction": compacted}, wait_for_metadata=True)
     admin.close()
     found = refused(settings)
-    found.names("KAFKA_PARTITIONS", "wide.transaction", "--partitions 1", "more: `fresco doctor`")
+    found.names("KAFKA_PARTITIONS", "wide.transaction", "--partitions 1", "1 more: `fresco doctor`")
 
 
 def test_a_new_warehouse_over_topics_that_hold_another_s_messages_is_refused(

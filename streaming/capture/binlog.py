@@ -62,7 +62,7 @@ from streaming.capture.statements import (
     words_of,
 )
 from streaming.capture.undoing import Mark, kept_rows
-from streaming.capture.writes import Catalog, folded, reached, read_catalog
+from streaming.capture.writes import Catalog, folded, reached, read_catalog, sees_triggers
 from streaming.errors import FrescoError
 from streaming.sources.mysqlstate import Place
 from streaming.sources.mysqlurl import MysqlUrl, asking, refused, said
@@ -100,6 +100,7 @@ class LogReader:
     ) -> None:
         self._url, self._source, self._tables, self._decimals = url, source, tables, decimals
         self._catalog: Catalog | None = None
+        self._blind = False
         self._lasting, self._replica = lasting, replica
         self._file = start.file
         self._begun = self._explicit = self._xa = False
@@ -223,6 +224,14 @@ class LogReader:
         if self._catalog is None:
             with asking(self._url, self._source) as cursor:
                 self._catalog = read_catalog(cursor)
+                if not self._blind and not sees_triggers(cursor):
+                    self._blind = True
+                    log.warning(
+                        "source %s: sessions log statements, and the capture's user may not see all"
+                        " triggers that these run: GRANT TRIGGER, EXECUTE ON *.* to it, or `fresco"
+                        " verify --source` shows what they changed",
+                        self._source,
+                    )
         return self._catalog
 
     def _other(

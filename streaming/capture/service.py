@@ -7,6 +7,7 @@ capture begins again from what is committed, until it is told to stop.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import uuid
@@ -36,8 +37,10 @@ from streaming.sources.mysql import (
     without_transactions,
 )
 from streaming.sources.mysqlsession import PLAIN
-from streaming.sources.mysqlurl import MysqlUrl, connect, is_lost, parse_url, refused
+from streaming.sources.mysqlurl import MysqlUrl, connect, is_lost, parse_url, refused, said
 from streaming.sources.postgres import topic_name
+
+log = logging.getLogger("fresco")
 
 EVENTS = 5000
 """Messages of a Kafka transaction, about."""
@@ -142,11 +145,14 @@ class Capture:
                 server = _server_id(connection)
                 if not self._config.sources[self._source].snapshot:
                     at = current_place(connection)
+                    self._check_nothing_prepared()
                     progress = Progress(at, 0, gtid_at(connection, at) or "", server)
                     writer.send(self._envelope.passed(at, int(time.time() * 1000)))
                     writer.commit(progress)
                     return progress
+                self._check_nothing_prepared()
                 at = begin(connection)
+                self._check_nothing_prepared()
                 attempt = before.attempts + 1 if before is not None and before.at == at else 0
                 gtid = gtid_at(connection, at) or ""
                 progress = Progress(at, 0, gtid, server, "running", attempt)
@@ -154,6 +160,29 @@ class Capture:
                 return self._snapshot(writer, list(tables.values()), snapshot, progress)
         except pymysql.MySQLError as error:
             raise self._failed(error) from None
+
+    def _check_nothing_prepared(self) -> None:
+        """Refuse to begin behind a prepared transaction: its rows are neither in the snapshot nor in
+        the log that comes, which will hold its XA COMMIT only."""
+        with self._connect() as connection, connection.cursor() as cursor:
+            try:
+                cursor.execute("XA RECOVER")
+            except pymysql.OperationalError as error:
+                log.warning(
+                    "source %s: whether transactions are prepared cannot be seen: %s",
+                    self._source,
+                    said(error, self._url),
+                )
+                return
+            prepared = len(cursor.fetchall())
+        if prepared:
+            raise FrescoError(
+                "CAPTURE_XA",
+                f"source {self._source} has {prepared} prepared (XA) transactions, which a capture that"
+                " begins now would not see",
+                where=f"source {self._source}",
+                todo="end them (XA RECOVER; XA COMMIT or XA ROLLBACK) and begin the capture again",
+            )
 
     def _snapshot(
         self, writer: Writer, tables: list[Table], snapshot: Snapshot, progress: Progress

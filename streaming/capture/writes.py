@@ -68,6 +68,13 @@ def read_catalog(cursor: Any) -> Catalog:
     return Catalog(views, triggers, routines)
 
 
+def sees_triggers(cursor: Any) -> bool:
+    """Whether the user may see every table's triggers; otherwise there may be more than are seen."""
+    cursor.execute("SHOW GRANTS")
+    grants = [str(row[0]).upper() for row in cursor.fetchall()]
+    return any(" ON *.*" in one and ("ALL PRIVILEGES" in one or "TRIGGER" in one) for one in grants)
+
+
 def reached(
     words: Words, database: str, tables: frozenset[Table], catalog: Callable[[], Catalog]
 ) -> Table | None:

@@ -261,6 +261,24 @@ def test_a_statement_that_changes_a_captured_table_by_whatever_way_ends_the_capt
             print(way, until_end(log_of(server, at, "t", "done")))
 
 
+def test_a_user_who_may_not_see_triggers_is_told_once(
+    server: Mariadb, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.execute(
+        "CREATE OR REPLACE USER poor IDENTIFIED BY 'poor-secret'",
+        "GRANT SELECT, REPLICATION SLAVE ON *.* TO poor",
+    )
+    at = log_end(server)
+    harmless = "INSERT INTO shop.other (id) VALUES (1)"
+    server.execute(
+        f"SET binlog_format = STATEMENT; {harmless}; CREATE TABLE shop.more (a INT); {harmless}",
+        "SET binlog_format = ROW; INSERT INTO shop.done VALUES (1)",
+    )
+    url = server.url("shop").replace(f"fresco:{server.password}@", "poor:poor-secret@")
+    until_end(log_of(server, at, "t", "done", url=url))
+    assert caplog.text.count("GRANT TRIGGER, EXECUTE") == 1 and "poor-secret" not in caplog.text
+
+
 def test_a_truncate_is_seen_as_its_session_wrote_it(server: Mariadb) -> None:
     server.execute("CREATE TABLE shop.`é` (a INT)")
     found = logged(

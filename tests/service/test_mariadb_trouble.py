@@ -180,6 +180,19 @@ def test_a_log_that_is_another_than_it_was_is_not_read_on(server: Mariadb) -> No
     assert f"stood {known.gtid} of server 1, now 0-1-1 of server 1" in error.what
 
 
+def test_a_capture_does_not_begin_behind_a_prepared_transaction(server: Mariadb) -> None:
+    """Its rows would be in neither the snapshot nor the log that comes."""
+    capture = Capture(store_config(server.url("shop")), "shop", print)
+    capture._check_nothing_prepared()
+    server.execute("XA START 'a'; INSERT INTO shop.odd VALUES (99); XA END 'a'; XA PREPARE 'a'")
+    try:
+        with pytest.raises(FrescoError, match=r"CAPTURE_XA.*XA RECOVER"):
+            capture._begun(None, {}, None)  # type: ignore[arg-type]
+    finally:
+        server.execute("XA ROLLBACK 'a'")
+    capture._check_nothing_prepared()
+
+
 def test_a_user_who_lacks_a_right_is_told_which_and_not_waited_for(server: Mariadb) -> None:
     """A right does not come by itself, as a server does that is away (`PASSING`)."""
     server.execute(

@@ -39,7 +39,7 @@ from streaming.runtime.kafka import Topics
 from streaming.runtime.progress import staged_paths, view_progress
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import Manifest, StepResult
-from streaming.runtime.trouble import forget_trouble, tell_trouble
+from streaming.runtime.trouble import forget_trouble, tell_trouble, told_refused
 from streaming.sources.asked import TIMEOUT, AskedSource
 from streaming.sources.kinds import asked_source
 from streaming.sources.schema import CapturedRelation
@@ -154,7 +154,7 @@ class AskingStage:
         dialogue, messages = self._dialogue, list[Updates]()
         if records.num_rows:
             messages = [one for one in self._inbox.take(records) if isinstance(one, Updates)]
-        elif dialogue is None or not dialogue.rest():
+        elif dialogue is None or not (told_refused(self._state) or dialogue.rest()):
             return None
         return self._worked(messages)
 
@@ -168,6 +168,13 @@ class AskingStage:
         machines: dict[str, Any] | None = None
         if dialogue is not None:
             try:
+                if refused := told_refused(self._state):
+                    raise ViewError(
+                        refused["code"],
+                        refused["what"],
+                        where=refused["where"],
+                        todo=refused["todo"],
+                    )
                 for work in map(dialogue.deliver, messages) if messages else (dialogue.flush(),):
                     for actions in work:
                         sent.append(actions)

@@ -30,8 +30,9 @@ from streaming.runtime.inbox import Inbox
 from streaming.runtime.kafka import Topics
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import Manifest, StepResult
+from streaming.runtime.trouble import told_refused
 from streaming.runtime.viewchanges import role_of
-from streaming.viewmanagers.base import Codec, ViewSpec
+from streaming.viewmanagers.base import Codec, ViewSpec, suspension
 from streaming.viewmanagers.replica import ReplicaManager
 from streaming.warehouse.updates import UpdatesReader
 
@@ -58,7 +59,8 @@ class ViewStage:
         self._checkpoint_batches = checkpoint_batches
         self._staging = Staging(warehouse, self.name)
         self._pack: Callable[[pa.Table], Rows] = partial(pack, stage=self._staging.keeper(0))
-        self._kept = warehouse / "_state" / self.name.replace(":", "-") / "checkpoints"
+        self._state = warehouse / "_state" / self.name.replace(":", "-")
+        self._kept = self._state / "checkpoints"
         self._kept.mkdir(parents=True, exist_ok=True)
         self._checkpoint: dict[str, Any] | None = None
         self._kept_before: frozenset[str] = frozenset()
@@ -105,6 +107,8 @@ class ViewStage:
     def run(self, records: pa.Table) -> StepResult | None:
         """All new messages in one evaluation; the first error of the view's data suspends it."""
         messages = self._taken(records) if records.num_rows else None
+        if self.is_refused:
+            return self._end_refused()
         if messages is None:
             return None
         self._ran = True
@@ -151,11 +155,26 @@ class ViewStage:
         """Remove staged action lists that the merge has applied."""
         self._staging.collect(passed)
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the table could not take its rows, and it has not ended for that yet."""
+        return self.suspended is None and told_refused(self._state) is not None
+
     # Parts of a step ------------------------------------------------------------------------------
 
     def _taken(self, records: pa.Table) -> list[Updates] | None:
         """What the manager is handed, in order; None where nothing of the records matters here."""
         return [one for one in self._inbox.take(records) if isinstance(one, Updates)]
+
+    def _end_refused(self) -> StepResult:
+        """Take no more updates, and say so to the views over this one; the merge does not listen."""
+        self._ran = True
+        self.suspended = told_refused(self._state)
+        assert self.suspended is not None
+        number = self._manager.number
+        self._control = {**self._control, "suspended_after": number}
+        last = suspension(self.spec, number, self.suspended)
+        return StepResult(snapshot=self._snapshot(), messages=((self._topic, last),))
 
     def _passed_on(self, sent: list[ActionList | Suspend]) -> list[ActionList | Suspend]:
         """What goes out of what the manager has sent, which may be nothing."""

@@ -36,6 +36,7 @@ from streaming.runtime.inbox import Inbox
 from streaming.runtime.regrouping import Regrouping
 from streaming.runtime.riding import refuse_rerouted
 from streaming.runtime.step import Manifest, StepResult
+from streaming.runtime.trouble import tell_refused
 from streaming.runtime.viewchanges import role_of
 from streaming.warehouse.epoch import Epoch, merge_runs
 from streaming.warehouse.upkeep import Upkeep
@@ -220,11 +221,14 @@ class MergeStage:
                 for view in changes:
                     self._metrics.freshness.labels(view).observe(fresh)
         if self._regrouping is not None and isinstance(self.machine, MergeMachine):
-            self._regrouping.settle(self.machine)
+            self._regrouping.settle(self.machine, self._causes)
 
     def applied(self, manifest: Manifest) -> None:
         """Upkeep between commits, within its time budget."""
         self._tell_committed()
+        for view, stages in self._refused.items():
+            for stage in stages:
+                tell_refused(self._root / "_state" / stage.replace(":", "-"), self._causes[view])
         self.published = self.machine.settled
         self._saved = manifest.snapshot
         if time.monotonic() - self._tidied >= UPKEEP_EVERY:

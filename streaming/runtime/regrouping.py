@@ -84,8 +84,12 @@ class Regrouping:
         for table in self.tables(batch):
             self._writer.add_view(table)
 
-    def settle(self, machine: MergeMachine) -> None:
-        """Let catalog and requests say what has been committed; all batches taken are."""
+    def settle(self, machine: MergeMachine, causes: Mapping[str, Mapping[str, str]]) -> None:
+        """Let catalog and requests say what has been committed; all batches taken are.
+
+        Args:
+            causes: view -> why it was suspended last.
+        """
         if self._settled != self.shown:
             with catalog_held(self._warehouse):
                 self._settle_views(machine.dropped)
@@ -100,7 +104,7 @@ class Regrouping:
                 request.joins
                 and {request.view} <= machine.suspended.keys() & machine.joining.keys()
             ):
-                self._end_unseen(request)
+                self._end_unseen(request, causes.get(request.view, {}))
 
     def _settle_views(self, dropped: Mapping[str, int]) -> None:
         stored = catalog = load_catalog(self._warehouse)
@@ -128,7 +132,7 @@ class Regrouping:
             return view not in machine.submission.dropped
         return request.joins and self.shown.get(view) == cut
 
-    def _end_unseen(self, request: Request) -> None:
+    def _end_unseen(self, request: Request, cause: Mapping[str, str]) -> None:
         """A view that was suspended before any commit has shown it: a new one leaves again."""
         if request.change == "add":
             with suppress(
@@ -137,9 +141,11 @@ class Regrouping:
                 self._requests.put("drop", request.view, by_itself=True)
         error = FrescoError(
             "VIEW_SUSPENDED",
-            "the view was suspended as it joined, so no commit shows it",
+            "the view was suspended as it joined, so no commit shows it"
+            + (f": {cause['what']}" if cause else ""),
             where=f"view {request.view}",
-            todo="see the service's log for what is wrong with it; ask again when that is mended",
+            todo=cause.get("todo")
+            or "see the service's log for what is wrong with it; ask again when that is mended",
         )
         self._requests.say(request.number, "done", error=error.as_dict())
 

@@ -26,6 +26,7 @@ from streaming.runtime.heartbeat import BrokerWatch, Heartbeat, Stall
 from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.joining import JoiningStage
 from streaming.runtime.kafka import Broker, Publisher, Topics
+from streaming.runtime.maintaining import ViewStage
 from streaming.runtime.members import Members, settle_catalog
 from streaming.runtime.merging import MergeStage
 from streaming.runtime.origins import Origins
@@ -311,6 +312,7 @@ class Service:
             return
         try:
             self._stages.collect()
+            self._end_refused()
             self._follow_requests()
         except FrescoError as error:
             self._error = error
@@ -323,13 +325,23 @@ class Service:
 
     def _tick_integrator(self) -> None:
         """What no event brings: global transactions that time out, decisions about bad records."""
-        stepper = self._stepper(IntegratorStage.name)
+        self._give_step(IntegratorStage.name)
+
+    def _end_refused(self) -> None:
+        """Let the stages end whose rows the merge could not take, though nothing comes for them."""
+        for view in self._stages.views:
+            if isinstance(view, ViewStage) and view.is_refused:
+                self._give_step(view.name)
+
+    def _give_step(self, name: str) -> None:
+        """A step without messages, of a stage that runs here."""
+        stepper = self._stepper(name)
         if stepper is None:
             return
         try:
             stepper.batch(NOTHING)
         except Exception as error:
-            self._note_failure(IntegratorStage.name, error)
+            self._note_failure(name, error)
 
     def _follow_requests(self) -> None:
         """Start the stages of views that are to join, stop those of views that are gone."""

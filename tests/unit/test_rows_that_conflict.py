@@ -13,8 +13,10 @@ from test_view_changes import rows
 
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
+from streaming.runtime.requests import Requests
 from streaming.runtime.viewrequests import ask_to_resume
 from streaming.runtime.viewstates import suspended_views, view_states
+from streaming.verify import verify_pipeline
 from streaming.warehouse.files import Place
 from streaming.warehouse.snapshot import open_group
 from tests.changingviews import NAME, Driver, Shop
@@ -140,3 +142,70 @@ def test_it_comes_back_when_the_row_is_mended(tmp_path: Path) -> None:
     driver.round()
     assert rows(shop, "entries")[-1] == (4, 9, 41)
     driver.close()
+
+
+def test_views_over_it_are_told_and_all_come_back(tmp_path: Path) -> None:
+    """A view over it would wait for ever for lists of a stage that has made room for the next one."""
+    shop = Shop(tmp_path)
+    shop.write("over", "SELECT id, amount FROM entries WHERE amount > 20")
+    for id_ in (1, 2):
+        shop.put(id_, 1, 10 * id_)
+    driver = Driver(shop)
+    driver.round()
+    driver.round()
+    trouble(shop)
+    for _ in range(4):
+        driver.round()
+    shop.put(6, 6, 60)
+    for _ in range(3):
+        driver.round()
+    assert "entries" in suspended_views(shop.warehouse, NAME)
+    assert "id=2" in told(shop, "entries")["what"]
+    shop.rows[2] = (1, 20)
+    shop.delete(2)
+    for view in ("entries", "over"):
+        back(driver, view)
+    shop.put(7, 7, 70)
+    driver.round()
+    driver.round()
+    assert suspended_views(shop.warehouse, NAME) == {}
+    assert rows(shop, "over") == [(2, 21), (3, 30), (4, 40), (6, 60), (7, 70)]
+    assert rows(shop, "totals") == [(1, 10, 1), (2, 70, 2), (5, 21, 1), (6, 60, 1), (7, 70, 1)]
+    driver.close()
+    proved_but_for_gaps(shop)
+
+
+def test_a_view_that_comes_back_too_soon_stays_as_it_was(tmp_path: Path) -> None:
+    shop, driver = began(tmp_path)
+    trouble(shop)
+    for _ in range(2):
+        driver.round()
+    for _ in range(2):
+        ask_to_resume(shop.warehouse, "entries")
+        driver.settle()
+        assert suspended_views(shop.warehouse, NAME) == {"entries": 3}
+        assert "id=2" in told(shop, "entries")["what"]
+        assert rows(shop, "entries") == [(1, 1, 10), (2, 1, 20), (3, 2, 30)]
+    shop.rows[2] = (1, 20)
+    shop.delete(2)
+    back(driver, "entries")
+    assert rows(shop, "entries") == [(1, 1, 10), (2, 5, 21), (3, 2, 30), (4, 2, 40)]
+    driver.close()
+    proved_but_for_gaps(shop)
+
+
+def back(driver: Driver, view: str) -> None:
+    """Ask for the view, unless the service has, until it is there."""
+    warehouse = driver.shop.warehouse
+    for _ in range(12):
+        driver.round()
+        if view not in suspended_views(warehouse, NAME):
+            return
+        if not any(one.view == view for one in Requests(warehouse).open()):
+            ask_to_resume(warehouse, view)
+    raise AssertionError(f"{view} does not come back: {told(driver.shop, view)}")
+
+
+def proved_but_for_gaps(shop: Shop) -> None:
+    """The recorded updates give what the views show, at every number at which they go on."""
+    assert verify_pipeline(shop.warehouse).problems == ()

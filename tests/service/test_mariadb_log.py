@@ -207,6 +207,19 @@ def test_rows_say_the_types_they_were_written_by(server: Mariadb) -> None:
         assert {row["a0"] for row in rows} == {1, 2}
 
 
+@pytest.mark.parametrize("type_", ["VARCHAR(100)", "TEXT"])
+def test_a_column_of_a_type_that_is_not_known_is_refused_before_others_are_misread(
+    server: Mariadb, type_: str
+) -> None:
+    """The description of the columns after it would be read from a wrong place."""
+    server.execute(
+        f"CREATE OR REPLACE TABLE shop.c (id INT PRIMARY KEY, z {type_} COMPRESSED, d DECIMAL(10,2))"
+    )
+    with pytest.raises(FrescoError, match=r"CAPTURE_TYPE.*column 2 of shop\.c.*COMPRESSED"):
+        logged(server, "INSERT INTO shop.c VALUES (1, NULL, 1.5)", tables=("c",))
+    logged(server, "INSERT INTO shop.c VALUES (2, 'a', 1.5)", tables=("t",))
+
+
 # Statements ---------------------------------------------------------------------------------------
 
 INDIRECT = {

@@ -30,10 +30,10 @@ from streaming.errors import FrescoError
 from streaming.plain import PlainFormatter, controls, plain
 from streaming.proof.levels import Judged, Verdict
 from streaming.runtime import tailing
-from streaming.runtime.doctor import Finding
 from streaming.runtime.fence import Fence
 from streaming.runtime.manifests import Manifest, ManifestStore
 from streaming.runtime.tailing import Told
+from streaming.sources.checked import Checked
 from streaming.views import parse_view
 from streaming.warehouse.table import ViewTable
 from streaming.warehouse.writer import GroupWriter
@@ -135,7 +135,7 @@ def test_witnesses_and_findings_are_text() -> None:
     screen = Screen(width=2000, record=True)
     with screen.capture() as capture:
         screen.print(verdict_table(verdict))
-        screen.print(findings_table([Finding(EVIL, "wrong", EVIL, EVIL)]))
+        screen.print(findings_table([Checked(EVIL, "wrong", EVIL, EVIL)]))
     clean(capture.get(), "[red]a")
     assert capture.get().count("[red]a") >= 5
 

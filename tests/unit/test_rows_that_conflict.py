@@ -83,6 +83,26 @@ def test_the_next_start_goes_on_as_well(tmp_path: Path) -> None:
     driver.close()
 
 
+def test_rel_that_rides_on_its_lists_still_reaches_the_others(tmp_path: Path) -> None:
+    """The merge hears no list of a refused view, and all REL that rides on them."""
+    shop = Shop(tmp_path, rel="with-actions")
+    shop.put(1, 1, 10)
+    shop.put(2, 1, 20)
+    driver = Driver(shop)
+    driver.round()
+    trouble(shop)
+    driver.round()
+    shop.put(6, 6, 60)
+    driver.round()
+    shop.other(1, "of no view")
+    for _ in range(3):
+        driver.round()
+    assert suspended_views(shop.warehouse, NAME) == {"entries": 3}
+    assert rows(shop, "totals") == [(1, 30, 2), (2, 70, 2), (5, 21, 1), (6, 60, 1)]
+    assert open_group(Place.of(shop.warehouse), NAME)[1].frontier == 7
+    driver.close()
+
+
 def moments(folder: Path) -> list[str]:
     """What happens from the trouble on, in order."""
     shop, driver = began(folder)

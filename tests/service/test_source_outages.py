@@ -71,8 +71,13 @@ class Shop:
 
     def shows(self, view: str, number: int) -> None:
         """Return when a view has the entry."""
+
+        def ids() -> list[int]:
+            opened = Warehouse(self.pipeline.warehouse)
+            return list(opened.read(view, suspended_as_of=True)["id"].to_pylist())
+
         until(
-            lambda: number in Warehouse(self.pipeline.warehouse).read(view)["id"].to_pylist(),
+            lambda: number in ids(),
             f"entry {number} in {view}",
             alive=self.service,
         )

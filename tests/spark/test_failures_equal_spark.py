@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -34,6 +35,11 @@ def ours(text: str, columns: tuple[Column, ...], rows: list[tuple]) -> list[obje
         assert refused.code == "SQL_FUNCTION_UNSUPPORTED", (text, columns, refused)
         return None
     return by_python(tree, rows)
+
+
+def in_row(value: object, theirs: object) -> bool:
+    """The same; a decimal in a row of Spark's may have more zeros behind the point than its type has."""
+    return value == theirs if isinstance(value, Decimal) else same(value, theirs)
 
 
 def at_edges(spark: SparkSession, columns: tuple[Column, ...], texts: dict[str, str]) -> None:
@@ -109,7 +115,7 @@ def test_long_decimals_are_negated_where_spark_does_not_round_them(spark: SparkS
                 if one is not FAILED:
                     found = f"SELECT {text} AS x FROM (SELECT CAST('{value}' AS {type_}) AS x)"
                     null = found.replace("'None'", "NULL")
-                    assert same(one, spark.sql(null).collect()[0].x), (text, value)
+                    assert in_row(one, spark.sql(null).collect()[0].x), (text, value)
 
 
 @pytest.mark.parametrize("type_", ["tinyint", "smallint", "int", "bigint"])
@@ -145,12 +151,12 @@ def test_sums_at_the_edges(spark: SparkSession) -> None:
                     ((value,),) = evaluate(tree, state)
                 except FrescoError:
                     value = None
-                    assert theirs is None and None not in groups[g], (function, groups[g])
+                    assert theirs is None and set(groups[g]) != {None}, (function, groups[g])
                 largest = max((abs(x) for x in groups[g] if x is not None), default=0)  # type: ignore[arg-type,type-var]
                 if function == "AVG" and type_ == "bigint" and value is not None:
                     assert theirs == pytest.approx(value, rel=1e-15, abs=1e-15 * largest), groups[g]
                 else:
-                    assert same(value, theirs), (function, type_, groups[g], value, theirs)
+                    assert in_row(value, theirs), (function, type_, groups[g], value, theirs)
 
 
 @pytest.fixture(scope="module")

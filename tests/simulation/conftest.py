@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streaming.viewmanagers.levels import Level
-from tests.simulation.cells import CELLS, HISTORIES, Runner
+from tests.simulation.cells import CELLS, HISTORIES, Runner, forget
 
 WAITING = "fence"
 """The fixture of the tests that only wait for the pool."""
@@ -21,6 +21,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in (one for one in items if one.path.is_relative_to(here)):
             item.add_marker(pytest.mark.timeout(1800))
     items.sort(key=lambda item: WAITING in getattr(item, "fixturenames", ()))
+
+
+@pytest.fixture
+def broken_rules(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """To break a rule for one test: what was worked out without and with it is forgotten."""
+    forget()
+    yield monkeypatch
+    monkeypatch.undo()
+    forget()
 
 
 @pytest.fixture(scope="session")

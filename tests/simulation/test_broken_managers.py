@@ -129,9 +129,9 @@ def below(rule: Rule) -> int | None:
 
 @pytest.mark.parametrize("name", RULES)
 def test_without_its_rule_a_mode_loses_its_level(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, broken_rules: pytest.MonkeyPatch
 ) -> None:
     rule = RULES[name]
     assert has(rule.case, 0, rule.level), drawn(rule.case, 0)
-    rule.breaks(monkeypatch)
+    rule.breaks(broken_rules)
     assert below(rule) is not None, f"{name}: nothing shows in {HISTORIES} histories"

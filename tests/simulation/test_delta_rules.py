@@ -29,19 +29,12 @@ from streaming.simulator.judging import holds, run
 from streaming.simulator.pipeline import simulate
 from streaming.simulator.views import ViewSet, catalog
 from streaming.viewmanagers.levels import Level
+from tests.simulation.cells import forget
 
 CHAIN = Case(scenario="local", transactions=5, batch=4, vary=True)
 OPERATORS = replace(CHAIN, views="operators", relations="bag")
 COMPLETE = Level.COMPLETE
 HISTORIES = 60
-
-
-@pytest.fixture(autouse=True)
-def plans_made_anew() -> Iterator[None]:
-    """Plans are remembered by view; those of broken rules must not outlive a test."""
-    bagged.rules_of.cache_clear()
-    yield
-    bagged.rules_of.cache_clear()
 
 
 # Rules, broken ------------------------------------------------------------------------------------
@@ -213,11 +206,11 @@ def below_complete(case: Case) -> int | None:
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-def test_a_broken_rule_shows_in_some_history(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_broken_rule_shows_in_some_history(broken_rules: pytest.MonkeyPatch, name: str) -> None:
     mutation = MUTATIONS[name]
     assert below_complete(mutation.case) is None
-    bagged.rules_of.cache_clear()
-    mutation.breaks(monkeypatch)
+    forget()
+    mutation.breaks(broken_rules)
     assert below_complete(mutation.case) is not None, f"{name}: nothing shows in {HISTORIES}"
 
 
@@ -253,9 +246,9 @@ def _below(plan: Plan) -> Iterator[Plan]:
 
 
 def test_a_history_with_a_broken_rule_says_what_stands_and_what_should(
-    monkeypatch: pytest.MonkeyPatch,
+    broken_rules: pytest.MonkeyPatch,
 ) -> None:
-    MUTATIONS["no dL x dR"].breaks(monkeypatch)
+    MUTATIONS["no dL x dR"].breaks(broken_rules)
     seed = below_complete(CHAIN)
     assert seed is not None
     outcome = run(CHAIN, seed)

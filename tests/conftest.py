@@ -33,8 +33,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Tests leave little garbage in cycles; looking for it as often as usual takes a tenth."""
     gc.set_threshold(100_000, 20, 20)
-    # Services are tried with SIGHUP; under `nohup` they would inherit that it is ignored.
+    # Services are tried with these; under `nohup`, and in a shell's background, they would inherit that
+    # they are ignored.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--pure"):
         sys.meta_path.insert(0, Refuse())
 

@@ -14,7 +14,8 @@ from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.manifests import ManifestStore
 from streaming.runtime.plan import Pipeline
 from streaming.sources.checked import Checked, failed
-from streaming.sources.origin import Origin, check_origin, read_origin
+from streaming.sources.origin import Origin, check_origin
+from streaming.sources.postgres import read_origin
 
 FILE = "origins.json"
 

@@ -12,15 +12,7 @@ from dataclasses import dataclass
 
 from streaming.errors import FrescoError
 from streaming.sources.checked import Checked
-from streaming.sources.postgres import connected
 
-_ORIGIN = """
-SELECT system_identifier::text,
-  CASE WHEN NOT pg_is_in_recovery() THEN
-    ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END,
-  CASE WHEN NOT pg_is_in_recovery() THEN (pg_current_wal_lsn() - '0/0')::bigint END
-FROM pg_control_system()
-"""
 WAY_ON = (
     "its commits cannot be put in order with those before: give the connector another topic.prefix, so"
     " that it takes a snapshot into new topics, set sources.S.prefix to it, and begin with an empty"
@@ -40,22 +32,6 @@ class Origin:
     system: str
     timeline: int | None
     position: int | None
-
-
-def read_origin(dsn: str, source: str) -> Origin | None:
-    """The server as it is now; None where the user may not ask.
-
-    Raises:
-        FrescoError: SOURCE_UNREACHABLE, SOURCE_CONNECTION.
-    """
-    try:
-        with connected(dsn, source) as connection:
-            row = connection.execute(_ORIGIN).fetchone()
-    except FrescoError as error:
-        if error.code != "SOURCE_QUERY_REFUSED":
-            raise
-        return None
-    return None if row is None else Origin(row[0], row[1], row[2])
 
 
 def check_origin(source: str, now: Origin, kept: Origin | None, last: int) -> Checked:

@@ -17,6 +17,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from streaming.errors import FrescoError
+from streaming.sources.origin import Origin
 from streaming.sources.schema import CapturedRelation, captured
 
 _COLUMNS = """
@@ -217,3 +218,28 @@ def without_password(text: str, dsn: str) -> str:
         password = None
     text = " ".join(text.split())
     return text.replace(str(password), "***") if password else text
+
+
+_ORIGIN = """
+SELECT system_identifier::text,
+  CASE WHEN NOT pg_is_in_recovery() THEN
+    ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END,
+  CASE WHEN NOT pg_is_in_recovery() THEN (pg_current_wal_lsn() - '0/0')::bigint END
+FROM pg_control_system()
+"""
+
+
+def read_origin(dsn: str, source: str) -> Origin | None:
+    """The server as it is now; None where the user may not ask.
+
+    Raises:
+        FrescoError: SOURCE_UNREACHABLE, SOURCE_CONNECTION.
+    """
+    try:
+        with connected(dsn, source) as connection:
+            row = connection.execute(_ORIGIN).fetchone()
+    except FrescoError as error:
+        if error.code != "SOURCE_QUERY_REFUSED":
+            raise
+        return None
+    return None if row is None else Origin(row[0], row[1], row[2])

@@ -13,10 +13,10 @@ from psycopg.conninfo import make_conninfo
 from streaming.embedded.postgres import Postgres, create_databases
 from streaming.errors import FrescoError
 from streaming.sources.checked import Checked
-from streaming.sources.origin import read_origin
 from streaming.sources.postgres import (
     check_replica_identity,
     connected,
+    read_origin,
     read_schemas,
     topic_name,
 )

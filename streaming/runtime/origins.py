@@ -62,8 +62,8 @@ class Origins:
                 "STATE_DAMAGED",
                 "what is known of the sources' servers cannot be read",
                 where=str(file),
-                todo="restore the file from a backup of the warehouse's _state folder, or remove it:"
-                " then a server that was changed since the last start is not told of",
+                todo="restore the file from a backup of the warehouse's _state folder, or remove it;"
+                " a server that was changed since the last start is not told of then",
             ) from None
 
 

@@ -52,6 +52,7 @@ class World:
         self.service._broker = SimpleNamespace(reach=self._reach)  # type: ignore[assignment]
         self.service._query = self._query  # type: ignore[method-assign, assignment]
         self.service._stages = SimpleNamespace(  # type: ignore[assignment]
+            views=[],
             collect=self._collect,
             recover=lambda: None,
             members=SimpleNamespace(moved=lambda: False),

@@ -164,7 +164,7 @@ class Submission:
             for piece in pieces:
                 if not self.begun and is_initial(piece):
                     self.begun = True
-                    self.ready.extend((piece, *self.early))
+                    self.ready.extend(_with_early(piece, self.early))
                     self.early = []
                 elif self.begun or not piece.spans[0].shape.counts:
                     self.ready.append(piece)
@@ -329,3 +329,18 @@ class Submission:
 
 def _size(spans: Sequence[Span]) -> int:
     return sum([last - first + 1 for first, last, _ in spans])
+
+
+def _with_early(
+    initial: WarehouseTransaction, early: list[WarehouseTransaction]
+) -> list[WarehouseTransaction]:
+    """Number 0 and the rows that waited for it, in the order in which they may be submitted.
+
+    Where number 0 goes together with later ones, rows between them may come before those: they go along.
+    """
+    last = initial.spans[-1].last
+    along = [one for one in early if one.spans[0].first < last]
+    if along:
+        spans = sorted((s for one in (initial, *along) for s in one.spans), key=lambda s: s.first)
+        initial = WarehouseTransaction(tuple(spans), True)
+    return [initial, *(one for one in early if one not in along)]

@@ -6,7 +6,7 @@ import json
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from painting_as_printed import Closure, PrintedPa, PrintedSpa
 from painting_histories import GROUP, Event, History, history, senders, shuffle
@@ -126,6 +126,7 @@ def test_the_same_messages_in_another_order_cover_the_same_numbers(seed: int, pa
 
 
 @many
+@example(254243000, True, NONE)  # number 0 goes with 2 and 3, and 1 has been ready before it
 @given(seeds, st.booleans(), st.sampled_from([GREEDY, NONE, bound(3, 0), bound(4, 7)]))
 def test_parts_apply_each_list_once_and_in_order_and_exactly_on_the_covered_numbers(
     seed: int, pa: bool, batching: Batching

@@ -89,6 +89,7 @@ def gaps(pipeline: Pipeline, after: int) -> list[float]:
     return [(b - a) / 1000 for a, b in itertools.pairwise(written)]
 
 
+@pytest.mark.timeout(1200)
 def test_views_come_and_go_under_load_and_through_kills(
     bank: Bank, pipeline: Pipeline, tmp_path: Path
 ) -> None:

@@ -48,7 +48,7 @@ from streaming.capture.logevents import (
     Table,
     Truncate,
 )
-from streaming.capture.logstream import Heartbeat, LoggedStatement, LogStream
+from streaming.capture.logstream import LoggedStatement, LogHeartbeat, LogStream
 from streaming.capture.rights import DENIED, lacking
 from streaming.capture.statements import (
     Statement,
@@ -145,7 +145,7 @@ class LogReader:
     def told(self, event: Any) -> Iterator[LogEvent | Mark | None]:
         """What an event of the stream means; without a GTID a transaction begins with its first word."""
         match event:
-            case Heartbeat():
+            case LogHeartbeat():
                 yield None
                 return
             case LoggedStatement():

@@ -123,7 +123,7 @@ class LoggedStatement:
     sql_mode: int = 0
 
 
-class Heartbeat:
+class LogHeartbeat:
     """The server lives and has nothing more to say."""
 
 
@@ -156,7 +156,7 @@ class LogStream:
                 self._connection.close()
 
     def fetch(self) -> Any | None:
-        """The next event: the library's, a `LoggedStatement` or a `Heartbeat`; None at the log's end.
+        """The next event: the library's, a `LoggedStatement` or a `LogHeartbeat`; None at the log's end.
 
         Raises:
             pymysql.MySQLError: the connection's.
@@ -194,7 +194,7 @@ class LogStream:
         """What an event as it is sent means; None for one that says nothing."""
         _, kind, _, size, _, flags = _HEADER.unpack_from(data)
         if kind in _HEARTBEATS:
-            return Heartbeat()
+            return LogHeartbeat()
         if kind in _COMPRESSED:
             data, kind = unpacked(data, self._checksum), _COMPRESSED[kind]
         if kind in (_QUERY, _EXECUTE_LOAD):

@@ -8,7 +8,7 @@ import zlib
 import pytest
 from pymysqlreplication.constants import BINLOG
 
-from streaming.capture.logstream import Heartbeat, LoggedStatement, LogStream, unpacked
+from streaming.capture.logstream import LoggedStatement, LogHeartbeat, LogStream, unpacked
 from streaming.errors import FrescoError
 from streaming.sources.mysqlstate import Place
 from streaming.sources.mysqlurl import parse_url
@@ -70,7 +70,7 @@ def test_every_type_that_the_library_names_is_decoded_harmless_or_refused() -> N
 
 def test_an_unknown_event_that_its_server_says_may_be_passed_over_is() -> None:
     assert stream().event(event(200, flags=0x80)) is None
-    assert isinstance(stream().event(event(41)), Heartbeat)
+    assert isinstance(stream().event(event(41)), LogHeartbeat)
 
 
 def test_a_statement_comes_in_its_session_s_letters_with_its_sql_mode() -> None:

@@ -173,12 +173,13 @@ def _read_all(
                     text = _read_text(connection, relation, databases[source], lost)
                     tables[relation.name] = _typed(engine, f"__d{len(tables)}", relation, text)
         except (FrescoError, duckdb.Error) as error:
-            said = error.what if isinstance(error, FrescoError) else str(error).splitlines()[0]
+            coded = isinstance(error, FrescoError)
+            said = error.what if coded else str(error).splitlines()[0]
             raise FrescoError(
                 "VERIFY_SOURCE",
                 f"the database cannot be read: {said}",
                 where=source,
-                todo="check the connection and the right to SELECT",
+                todo=error.todo if coded else "check the connection and the right to SELECT",
             ) from error
     return tables
 

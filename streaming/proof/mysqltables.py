@@ -15,7 +15,7 @@ from streaming.proof.engine import columns_of
 from streaming.sources.mysql import split_table
 from streaming.sources.mysqlsession import PLAIN
 from streaming.sources.mysqlstate import quoted
-from streaming.sources.mysqlurl import connect, parse_url, said
+from streaming.sources.mysqlurl import bound_locks, connect, is_locked, locked, parse_url, said
 from streaming.sources.mysqlvalues import MysqlColumn
 
 
@@ -37,13 +37,15 @@ def read_tables(
     """Relation -> its rows, named as `proof.engine` names columns; NULL in the lost ones.
 
     Raises:
-        FrescoError: VERIFY_SOURCE; SOURCE_UNREACHABLE, SOURCE_CREDENTIALS, SOURCE_VALUE_UNFIT.
+        FrescoError: VERIFY_SOURCE; SOURCE_UNREACHABLE, SOURCE_CREDENTIALS, SOURCE_TABLE_LOCKED,
+            SOURCE_VALUE_UNFIT.
     """
     url = parse_url(database.connection, source)
     found = {}
     with connect(url, source, conv=PLAIN) as connection:
         try:
             with connection.cursor() as cursor:
+                bound_locks(cursor)
                 cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                 cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
             for relation in relations:
@@ -51,6 +53,8 @@ def read_tables(
                 place = split_table(database.tables[name], url, source)
                 found[relation.name] = _rows(connection, place, relation, lost[relation.name])
         except pymysql.MySQLError as error:
+            if is_locked(error):
+                raise locked(source) from None
             raise FrescoError(
                 "VERIFY_SOURCE",
                 f"the database cannot be read: {said(error, url)}",

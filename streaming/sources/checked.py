@@ -7,6 +7,8 @@ from typing import Literal
 
 from streaming.errors import FrescoError
 
+LOCKED = "SOURCE_TABLE_LOCKED"
+
 
 @dataclass(frozen=True)
 class Checked:
@@ -37,6 +39,21 @@ class Checked:
 
 
 def failed(check: str, error: FrescoError) -> Checked:
-    """The result of a check that an error ended."""
+    """The result of a check that an error ended: doubtful where that passes by itself."""
     says = f"{error.code}: {error.what} [{error.where}]"
-    return Checked(check, "wrong", says, error.todo, error.code)
+    level: Literal["warning", "wrong"] = "warning" if error.code == LOCKED else "wrong"
+    return Checked(check, level, says, error.todo, error.code)
+
+
+def table_locked(source: str, seconds: int, holders: str) -> FrescoError:
+    """The error of a question that has waited long enough for a lock.
+
+    Args:
+        holders: the statement that shows who may hold it.
+    """
+    return FrescoError(
+        LOCKED,
+        f"another session has locked a table that is asked for; {seconds} s were waited",
+        where=f"source {source}",
+        todo=f"let it end, then try again; it is among: {holders};",
+    )

@@ -16,12 +16,16 @@ import pymysql
 from pymysql.constants import CLIENT
 
 from streaming.errors import FrescoError
+from streaming.sources.checked import table_locked
 
 SCHEMES = ("mariadb", "mysql")
 _PORT = 3306
 _CREDENTIALS = (1044, 1045, 1698)
 """Errors that refuse the user: no right to the database, wrong password, no such way to log in."""
 
+_LOCKED = 1205
+LOCK_SECONDS = 10
+"""How long a question waits for a table that another session has locked."""
 _LOST = (1053, 1412, 1927, 2006, 2013, 2055)
 """Shutdown, a table altered since the snapshot, killed, gone, lost."""
 
@@ -113,13 +117,18 @@ def connect(url: MysqlUrl, source: str, **more: Any) -> pymysql.connections.Conn
 def asking(url: MysqlUrl, source: str) -> Iterator[Any]:
     """A cursor for a moment; whatever the server says against it has a code.
 
+    Not even a question to the catalog waits for ever: it too may need a lock of the table it is about.
+
     Raises:
-        FrescoError: SOURCE_CREDENTIALS, SOURCE_UNREACHABLE, SOURCE_QUERY_REFUSED.
+        FrescoError: SOURCE_CREDENTIALS, SOURCE_UNREACHABLE, SOURCE_TABLE_LOCKED, SOURCE_QUERY_REFUSED.
     """
     with connect(url, source) as connected, connected.cursor() as cursor:
         try:
+            bound_locks(cursor)
             yield cursor
         except pymysql.MySQLError as error:
+            if is_locked(error):
+                raise locked(source) from None
             if is_lost(error):
                 raise refused(error, url, source) from None
             raise FrescoError(
@@ -128,6 +137,21 @@ def asking(url: MysqlUrl, source: str) -> Iterator[Any]:
                 where=f"source {source}",
                 todo="the tables and columns must be there, and the user needs SELECT on them",
             ) from None
+
+
+def bound_locks(cursor: Any) -> None:
+    """Let no statement of the session wait for a locked table for ever."""
+    cursor.execute(f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}")
+
+
+def is_locked(error: Exception) -> bool:
+    """Whether a statement has waited for a lock as long as it may."""
+    return bool(error.args) and error.args[0] == _LOCKED
+
+
+def locked(source: str) -> FrescoError:
+    """The error of such a statement."""
+    return table_locked(source, LOCK_SECONDS, "SHOW FULL PROCESSLIST")
 
 
 def is_lost(error: Exception) -> bool:

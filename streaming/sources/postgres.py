@@ -17,6 +17,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from streaming.errors import FrescoError
+from streaming.sources.checked import table_locked
 from streaming.sources.origin import Origin
 from streaming.sources.schema import CapturedRelation, captured
 
@@ -46,6 +47,8 @@ WHERE c.oid = %s OR (c.relkind IN ('r', 'p') AND c.oid IN (SELECT relid FROM pg_
 ORDER BY c.oid <> %s, 1, 2
 """
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
+LOCK_SECONDS = 10
+"""How long a question waits for a table that another session has locked."""
 _TOPIC = re.compile(r"[^a-zA-Z0-9._-]")
 
 
@@ -160,8 +163,10 @@ def check_replica_identity(dsn: str, source: str, tables: Sequence[str]) -> None
 def connected(dsn: str, source: str) -> Iterator[psycopg.Connection]:
     """A connection for a moment, in autocommit. All its errors have codes, and no text has the password.
 
+    Not even a question to the catalog waits for ever: it too may need a lock of the table it is about.
+
     Raises:
-        FrescoError: SOURCE_CONNECTION, SOURCE_UNREACHABLE, SOURCE_QUERY_REFUSED.
+        FrescoError: SOURCE_CONNECTION, SOURCE_UNREACHABLE, SOURCE_TABLE_LOCKED, SOURCE_QUERY_REFUSED.
     """
     known: dict[str, Any] = {"connect_timeout": 10, **connection_parts(dsn, source)}
     try:
@@ -175,7 +180,11 @@ def connected(dsn: str, source: str) -> Iterator[psycopg.Connection]:
         ) from None
     try:
         with connection:
+            connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
             yield connection
+    except psycopg.errors.LockNotAvailable:
+        holders = "SELECT pid, query FROM pg_stat_activity WHERE state <> 'idle'"
+        raise table_locked(source, LOCK_SECONDS, holders) from None
     except psycopg.Error as error:
         passing = isinstance(error, psycopg.OperationalError)
         if passing and not isinstance(error, psycopg.errors.QueryCanceled):

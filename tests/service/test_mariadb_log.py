@@ -19,8 +19,12 @@ from streaming.capture.position import Progress
 from streaming.capture.publishing import Publisher
 from streaming.embedded.mariadb import Mariadb
 from streaming.errors import FrescoError
+from streaming.proof.databases import Database
+from streaming.proof.mysqltables import read_tables
+from streaming.sources import mysqlurl
 from streaming.sources.debezium import Decoder
-from streaming.sources.mysqlurl import arguments, parse_url
+from streaming.sources.mysql import read_schemas
+from streaming.sources.mysqlurl import arguments, asking, parse_url
 from streaming.sources.schema import CapturedSource
 from tests.sourcelog import Topics
 
@@ -308,3 +312,32 @@ def test_a_truncate_is_seen_as_its_session_wrote_it(server: Mariadb) -> None:
     server.execute("INSERT INTO shop.done VALUES (1)")
     events = until_end(log_of(server, at, "é", "done"))
     assert [one.table for one in events if isinstance(one, Truncate)] == [("shop", "é")]
+
+
+def test_no_question_waits_for_ever_for_a_locked_table(
+    server: Mariadb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mysqlurl, "LOCK_SECONDS", 1)
+    url, other = (
+        server.url("shop"),
+        pymysql.connect(**arguments(parse_url(server.url("shop"), "shop"))),
+    )
+    (one,) = read_schemas(url, "shop", "pre", {"t": "shop.t"})
+
+    def rows_in_t() -> None:
+        with asking(parse_url(url, "shop"), "shop") as cursor:
+            cursor.execute("SELECT * FROM t")
+
+    def table_t() -> None:
+        read_tables("shop", Database(url, {"t": "shop.t"}), [one.relation], {"shop.t": ()})
+
+    with other, other.cursor() as locking:
+        locking.execute("LOCK TABLES t WRITE")
+        read_schemas(url, "shop", "pre", {"t": "shop.t"})
+        for ask in (rows_in_t, table_t):
+            with pytest.raises(FrescoError, match="SOURCE_TABLE_LOCKED") as refused:
+                ask()
+            locking.execute(refused.value.todo.partition("among: ")[2])
+            assert other.thread_id() in [int(row[0]) for row in locking.fetchall()]
+    rows_in_t()
+    table_t()

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from streaming.embedded.postgres import Postgres, create_databases
 from streaming.errors import FrescoError
-from streaming.sources.checked import Checked
+from streaming.sources import postgres
+from streaming.sources.checked import Checked, failed, table_locked
 from streaming.sources.postgres import (
     check_replica_identity,
     connected,
@@ -238,3 +240,44 @@ def test_a_user_who_may_not_ask_keeps_nothing_from_going_on(dsn: str) -> None:
         connection.execute("CREATE ROLE reader LOGIN PASSWORD 'r'")
         connection.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
     assert read_origin(make_conninfo(dsn, user="reader", password="r"), "north") is None
+
+
+def test_no_question_waits_for_ever_for_a_locked_table(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that has locked a table holds up neither a start nor `doctor`: it is told of."""
+    monkeypatch.setattr(postgres, "LOCK_SECONDS", 1)
+    tables = ["public.halves"]
+    with psycopg.connect(dsn) as other:
+        other.execute("CREATE TABLE halves (x int) PARTITION BY RANGE (x)")
+        other.execute("CREATE TABLE half PARTITION OF halves FOR VALUES FROM (0) TO (9)")
+        other.execute("ALTER TABLE halves REPLICA IDENTITY FULL")
+        other.execute("ALTER TABLE half REPLICA IDENTITY FULL")
+        other.execute("CREATE PUBLICATION halved FOR TABLE halves")
+        other.commit()
+        other.execute("LOCK TABLE halves, half IN ACCESS EXCLUSIVE MODE")
+        (relation,) = read_schemas(dsn, "north", "pre", {"halves": "public.halves"})
+        assert [column.name for column in relation.relation.schema] == ["x"]
+        asked: tuple[Callable[[], object], ...] = (
+            lambda: check_published(dsn, "north", tables),
+            lambda: check_replica_identity(dsn, "north", tables),
+            lambda: rows_of(dsn, "halves"),
+        )
+        for ask in asked:
+            with pytest.raises(FrescoError, match="1 s were waited") as refused:
+                ask()
+            assert "pg_stat_activity" in refused.value.todo
+        found = failed("publication of north", table_locked("north", 1, "SELECT 1"))
+        assert (found.level, found.code) == ("warning", "SOURCE_TABLE_LOCKED")
+        other.execute(refused.value.todo.partition("among: ")[2])
+        other.rollback()
+        check_replica_identity(dsn, "north", tables)
+        other.execute("DROP PUBLICATION halved")
+        other.execute("DROP TABLE halves")
+
+
+def rows_of(dsn: str, table: str) -> list[tuple[object, ...]]:
+    with connected(dsn, "north") as connection:
+        return connection.execute(
+            sql.SQL("SELECT * FROM {}").format(sql.Identifier(table))
+        ).fetchall()

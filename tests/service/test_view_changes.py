@@ -181,6 +181,8 @@ def look_into(pipeline: Pipeline) -> None:
         assert told["topic"] == f"changing.{kind}.changing" and told["kind"] == kind, told
         assert told["says"] and told["producer"] and int(told["sequence"]) > 0, told
     found = {one["check"]: one for one in fresco(pipeline, "doctor")}
+    published = found.pop("publication of north")
+    assert (published["level"], published["code"]) == ("warning", "SOURCE_TABLE_LOCKED"), published
     assert {one["level"] for one in found.values()} == {"ok"}, found
     assert "settings that matter are right" in found["connector fresco-north of north"]["says"]
     assert found["captured topics"]["says"] == "10 topics", found

@@ -152,9 +152,7 @@ def test_it_comes_back_when_the_row_is_mended(tmp_path: Path) -> None:
     driver.round()
     shop.rows[2] = (1, 20)
     shop.delete(2)  # what was lost comes after all
-    driver.round()
-    ask_to_resume(shop.warehouse, "entries")
-    driver.settle()
+    back(driver, "entries")
     assert suspended_views(shop.warehouse, NAME) == {}
     assert rows(shop, "entries") == [(1, 1, 10), (2, 5, 21), (3, 2, 30), (4, 2, 40)]
     shop.put(4, 9, 41)

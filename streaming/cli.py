@@ -12,6 +12,7 @@ import typer
 from rich.progress import Progress
 
 from streaming import isolatedcommands, sourcecommands, topiccommands, viewcommands
+from streaming.algebra.written import in_json
 from streaming.app import serve
 from streaming.console.reporting import (
     ConfigOption,
@@ -237,7 +238,7 @@ def verify(
             with _progress(as_json) as progress:
                 verdict = verify_pipeline(folder, sample or None, seed, progress, by_spark)
         if as_json:
-            print(json.dumps(verdict.as_dict(), default=str))
+            print(json.dumps(in_json(verdict.as_dict())))
         else:
             out.print(verdict_table(verdict))
     raise typer.Exit(0 if verdict.holds else 1)

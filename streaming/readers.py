@@ -188,9 +188,8 @@ class Warehouse:
         table = Table.open(self._place.below(f"{group}_changes"), "view")
         if table is None:
             raise snapshot.expired(self._place, "there is no changelog")
-        if not suspended_as_of:
-            state = State(group_table, newest, last, False, newest, table)
-            standing_still(state, [described], as_of=False)
+        state = State(group_table, newest, last, False, newest, table)
+        standing_still(state, [described], as_of=suspended_as_of)
         found = read_changes(table, described, after, snapshot.last_change(newest, name, last))
         return _named(within(found, newest.covered), described.schema)
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from streaming.algebra import written
 from streaming.algebra.evaluator import Batch, Rows
 from streaming.algebra.scans import columns_read
 from streaming.algebra.tree import MULTIPLICITY, NUMBER, Scan, Schema, Tree, children, column_name
@@ -62,10 +63,12 @@ def _coming(pieces: tuple[Rows, ...], number: int) -> tuple[pa.Table, tuple[pa.T
 
 
 def _described(tree: Tree, relation: str, rows: pa.Table) -> str:
-    (row,) = rows.to_pylist()
     schema = _schema(tree, relation)
     read = columns_read(tree).get(relation, frozenset(range(len(schema))))
-    values = ", ".join(f"{schema[at].name} = {row[column_name(at)]}" for at in sorted(read))
+    values = ", ".join(
+        f"{schema[at].name} = {written.value(rows.column(column_name(at))[0])}"
+        for at in sorted(read)
+    )
     return f"row of {relation}: {values}"[:_LONGEST]
 
 

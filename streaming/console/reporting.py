@@ -15,6 +15,7 @@ import pyarrow as pa
 import typer
 from rich.text import Text
 
+from streaming.algebra import written
 from streaming.console.screen import Screen
 from streaming.errors import FrescoError
 from streaming.plain import PlainFormatter, plain
@@ -83,8 +84,9 @@ def print_rows(rows: pa.Table, told: Mapping[str, Any]) -> None:
             f"two columns of the answer have the name {twice[0]}",
             todo="give each column a name of its own with AS",
         )
-    for row in rows.to_pylist():
-        print(json.dumps({**row, **told}, default=str))
+    for row in written.rows(rows):
+        shown = written.in_json(dict(zip(rows.column_names, row, strict=True)))
+        print(json.dumps({**shown, **told}))
 
 
 def warehouse_of(config: Path | None, warehouse: Path | None) -> Path:

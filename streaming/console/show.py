@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from streaming.algebra import written
 from streaming.plain import plain
 
 if TYPE_CHECKING:
@@ -135,8 +136,7 @@ def rows_table(rows: pa.Table, limit: int) -> Group:
     for name in rows.column_names:
         table.add_column(plain(name))
     shown = rows.slice(0, limit)
-    # Column by column: two columns of an answer may have one name.
-    for row in zip(*(column.to_pylist() for column in shown.columns), strict=True):
+    for row in written.rows(shown):
         table.add_row(*(Text("NULL" if value is None else plain(value)) for value in row))
     return Group(table, count + (f", {limit} shown" if rows.num_rows > limit else ""))
 

@@ -18,7 +18,7 @@ import pyarrow.csv
 from psycopg import sql
 
 from streaming.algebra.tree import Column, Relation
-from streaming.algebra.types import duck_type
+from streaming.algebra.types import arrow_type, duck_type
 from streaming.errors import FrescoError
 from streaming.proof import recorded
 from streaming.proof.engine import columns_of, open_engine
@@ -39,6 +39,17 @@ from streaming.sources.postgres import connected, split_name
 from streaming.warehouse.updates import UpdatesReader
 
 EQUAL, DIFFERENT = "equal", "different"
+_MICROS = (
+    "CASE {0} WHEN 'infinity' THEN 9223372036825200000 WHEN '-infinity' THEN -9223372036832400000"
+    " ELSE extract(epoch FROM {0}) * 1000000 END::bigint"
+)
+_WRITTEN = {
+    "date": "CASE {0} WHEN 'infinity' THEN 2147483647 WHEN '-infinity' THEN -2147483647"
+    " ELSE {0} - DATE '1970-01-01' END",
+    "timestamp": _MICROS,
+    "timestamp_ntz": _MICROS,
+}
+"""SQL of days and microseconds since 1970: DuckDB reads years before 1 and infinities otherwise."""
 
 
 @dataclass(frozen=True)
@@ -190,14 +201,17 @@ def _read_text(
     database: Database,
     lost: Collection[int],
 ) -> pa.Table:
-    """All rows, every column as PostgreSQL writes it; NULL for the lost ones."""
+    """All rows, every column as PostgreSQL writes it, days and moments counted from 1970; NULL for the
+    lost ones."""
     name = relation.name.partition(".")[2]
     query = sql.SQL(
         "COPY (SELECT {columns} FROM {table}) TO STDOUT "
         "WITH (FORMAT csv, NULL '\\N', FORCE_QUOTE *)"
     ).format(
         columns=sql.SQL(", ").join(
-            sql.SQL("NULL") if position in lost else sql.Identifier(column.name)
+            sql.SQL("NULL")
+            if position in lost
+            else sql.SQL(_WRITTEN.get(column.type, "{0}")).format(sql.Identifier(column.name))
             for position, column in enumerate(relation.schema)
         ),
         table=sql.Identifier(*split_name(database.tables[name])),
@@ -234,6 +248,12 @@ def _typed(
         else f"CAST({column} AS {duck_type(one.type)}) AS {column}"
         for column, one in zip(columns, relation.schema, strict=True)
     )
+    for at, one in enumerate(relation.schema):
+        if one.type in _WRITTEN:
+            wanted = arrow_type(one.type)
+            whole = pa.int32() if wanted.bit_width == 32 else pa.int64()
+            counted = text.column(at).cast(whole).combine_chunks().view(wanted)
+            text = text.set_column(at, text.column_names[at], counted)
     engine.register(f"{table}_text", text)
     engine.execute(f"CREATE TEMP TABLE {table} AS SELECT {typed} FROM {table}_text")
     engine.unregister(f"{table}_text")

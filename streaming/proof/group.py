@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from streaming.algebra.tree import Column, Relation
+import pyarrow as pa
+
+from streaming.algebra.tree import Column, Relation, Schema
+from streaming.algebra.types import delta_schema
 from streaming.errors import FrescoError
 from streaming.proof import recorded
 from streaming.proof.chain import problems_of
@@ -112,11 +115,18 @@ class GroupProof:
         recomputed = Recomputed(
             self._engine, name, f"__v{at}", schema, spec["sql"], self._relations
         )
-        changes = History(
-            self._engine, f"__v{at}", schema, self._warehouse.changes(name, suspended_as_of=True)
-        )
+        changes = History(self._engine, f"__v{at}", schema, self._changes(name, schema))
         self._tell_below_zero(f"changelog of view {name}", changes)
         return ViewProof(spec, recomputed, changes, self._epochs[-1].suspended.get(name))
+
+    def _changes(self, name: str, schema: Schema) -> pa.Table:
+        """A view's changelog; of one that was suspended before it had a state, none."""
+        try:
+            return self._warehouse.changes(name, suspended_as_of=True)
+        except FrescoError as error:
+            if error.code != "READ_VIEW_NO_STATE":
+                raise
+            return delta_schema(schema).empty_table()
 
     def _tell_below_zero(self, name: str, history: History) -> None:
         found = history.below_zero(MOST_TOLD + 1)

@@ -14,9 +14,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from streaming.algebra import written
 from streaming.algebra.tree import Schema
 from streaming.proof.engine import NOW, Print, as_print, columns_of, print_of, typed_columns
-from streaming.proof.spelling import spelled_rows
 
 Runs = Sequence[tuple[int, int]]
 BLOCK = 10_000
@@ -152,7 +152,7 @@ class History:
             f" FROM {self._all} GROUP BY _number, {columns})"
             f" WHERE n < 0 AND change < 0 ORDER BY ALL LIMIT {limit}"
         ).to_arrow_table()
-        rows = spelled_rows(found.drop_columns(found.column_names[:2]), self._schema)
+        rows = written.rows(found.drop_columns(found.column_names[:2]))
         numbers, counts = (found.column(at).to_pylist() for at in range(2))
         return list(zip(numbers, rows, counts, strict=True))
 

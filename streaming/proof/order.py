@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
+from streaming.algebra import written
 from streaming.algebra.tree import NUMBER, Relation
 from streaming.proof.levels import Overtaken
-from streaming.proof.spelling import spelled
 from streaming.warehouse.epoch import Epoch, merge_runs
 from streaming.warehouse.updates import UpdatesReader
 
@@ -49,10 +49,7 @@ def touched_rows(
         positions = sorted(relation.key) or range(len(relation.schema))
         for first, last in windows:
             rows = reader.updates(relation.name, relation.schema, first - 1, last, positions)
-            columns = [
-                spelled(rows.column(2 + at), relation.schema[position].type)
-                for at, position in enumerate(positions)
-            ]
+            columns = map(written.values, rows.columns[2:])
             for number, *key in zip(rows.column(NUMBER).to_pylist(), *columns, strict=True):
                 exact = tuple("NaN" if value != value else value for value in key)
                 touched[number].add((relation.name, exact))

@@ -17,6 +17,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
+from streaming.algebra import written
 from streaming.algebra.tree import Relation, Schema
 from streaming.algebra.types import FLOATS, decimal_parts
 from streaming.errors import FrescoError
@@ -28,7 +29,6 @@ from streaming.proof.engine import (
     quoted,
     typed_columns,
 )
-from streaming.proof.spelling import spelled_rows
 
 TOLERANCE = 1e-9
 """Relative difference that floating results may show; a decimal may be off by one last digit."""
@@ -295,7 +295,7 @@ def differences(
         f" HAVING sum(e) <> sum(f) ORDER BY ALL LIMIT {limit}"
     ).to_arrow_table()
     counts = (rows.column(at).to_pylist() for at in range(2))
-    values = spelled_rows(rows.drop_columns(rows.column_names[:2]), schema)
+    values = written.rows(rows.drop_columns(rows.column_names[:2]))
     return [Difference(row, *both) for row, *both in zip(values, *counts, strict=True)]
 
 

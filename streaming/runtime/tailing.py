@@ -15,6 +15,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 from pydantic import ValidationError
 
+from streaming.algebra import written
 from streaming.algebra.tree import MULTIPLICITY, NUMBER
 from streaming.config import Config
 from streaming.errors import FrescoError
@@ -200,9 +201,11 @@ def _row_texts(message: Message, warehouse: Path, most: int) -> Iterator[str]:
         except FrescoError as error:
             yield f"{name}: {error.what}"
             continue
-        for row in table.slice(0, most).to_pylist():
-            number, copies = row.pop(NUMBER), row.pop(MULTIPLICITY)
-            values = ", ".join("NULL" if one is None else str(one) for one in row.values())
+        head = table.slice(0, most)
+        signs = (head.column(name).to_pylist() for name in (NUMBER, MULTIPLICITY))
+        rows = written.rows(head.drop_columns([NUMBER, MULTIPLICITY]))
+        for number, copies, row in zip(*signs, rows, strict=True):
+            values = ", ".join("NULL" if one is None else str(one) for one in row)
             yield f"{name} @{number} {copies:+d} ({values})"
         if table.num_rows > most:
             yield f"{name}: {table.num_rows - most} rows more"

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.algebra import written
 from streaming.algebra.tree import column_name
 from streaming.errors import FrescoError
 from streaming.warehouse.changelog import fields_of, one_array, struct_column
@@ -139,11 +140,8 @@ def _named(view: ViewTable, rows: pa.Table, at: int) -> str:
 
 
 def _shown(value: pa.Scalar) -> str:
-    """A value for people; what Python has no object for, such as a far year, as Arrow's own number."""
-    try:
-        text = repr(value.as_py())
-    except (ValueError, OverflowError):
-        text = str(value.value)
+    """A value for people."""
+    text = repr(written.value(value))
     return text if len(text) <= 100 else f"{text[:100]}..."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,15 @@ def test_oddity_30_a_view_that_never_had_a_state_has_none_to_read(tmp_path: Path
                 shop.warehouse.read("cheap", **at, suspended_as_of=asked)
             assert refused.value.code == "READ_VIEW_NO_STATE" and "cheap" in refused.value.where
             assert "VIEW_COLUMN_CHANGED" in refused.value.what
+    readings: list[Callable[[], object]] = [
+        lambda: shop.warehouse.snapshot(["lowstock", "cheap"], suspended_as_of=True),
+        lambda: shop.warehouse.sql(BOTH, suspended_as_of=True),
+        lambda: shop.warehouse.changes("cheap"),
+        lambda: shop.warehouse.changes("cheap", suspended_as_of=True),
+    ]
+    for reading in readings:
+        with pytest.raises(FrescoError, match="READ_VIEW_NO_STATE"):
+            reading()
     answered = shop.run("sql", "SELECT * FROM cheap", "--suspended-as-of", "--json")
     assert answered.exit_code == 1
     assert json.loads(answered.stdout)["error"]["code"] == "READ_VIEW_NO_STATE"

@@ -7,11 +7,12 @@ request's word is written, and before each commit of a table: `reach` is called 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import pyarrow as pa
+from pydantic import SecretStr
 
 from streaming.catalog import load_views
 from streaming.config import Config, Limits
@@ -57,8 +58,14 @@ class Shop:
         folder: Path,
         rel: Literal["direct", "with-actions"] = "direct",
         snapshot: bool = False,
+        views: Mapping[str, str] = VIEWS,
+        connection: str | None = None,
         **limits: int,
     ) -> None:
+        """Args:
+        views: by name its SELECT, or all that follows its name in its file.
+        connection: of the source, for views that ask it.
+        """
         self.folder = folder
         self.views = folder / "views"
         self.views.mkdir(parents=True)
@@ -67,15 +74,16 @@ class Shop:
         self.events: list[dict[str, Any]] = []
         self.records: dict[str, list[dict[str, Any]]] = {}
         tables = {"entry": "public.entry", "other": "public.other"}
+        secret = None if connection is None else SecretStr(connection)
         self.config = Config(
             pipeline=NAME,
             warehouse=folder / "warehouse",
             views=self.views,
-            sources={"north": Source(tables=tables, snapshot=snapshot)},
+            sources={"north": Source(tables=tables, snapshot=snapshot, connection=secret)},
             limits=Limits(**limits),
             rel=rel,
         )
-        for name, text in VIEWS.items():
+        for name, text in views.items():
             self.write(name, text)
 
     @property
@@ -85,7 +93,8 @@ class Shop:
     def write(self, name: str, text: str, folder: Path | None = None) -> Path:
         """A view's file."""
         file = (folder or self.views) / f"{name}.sql"
-        file.write_text(f"CREATE MATERIALIZED VIEW {name} AS {text}\n")
+        text = f"AS {text}" if text.startswith("SELECT") else text
+        file.write_text(f"CREATE MATERIALIZED VIEW {name} {text}\n")
         return file
 
     def put(self, id_: int, account: int, amount: int) -> None:
@@ -144,15 +153,22 @@ class Driver:
 
     Args:
         reach: called with the name of each moment; may raise (`stepworld.Crash`).
+        roles: the stages that it runs; () for all.
     """
 
-    def __init__(self, shop: Shop, reach: Callable[[str], None] = lambda moment: None) -> None:
+    def __init__(
+        self,
+        shop: Shop,
+        reach: Callable[[str], None] = lambda moment: None,
+        roles: tuple[str, ...] = (),
+    ) -> None:
+        self._roles = roles
         self.shop, self._reach = shop, reach
         self._at: dict[tuple[str, str], int] = {}
         planned = shop.planned()
         settle_catalog(shop.warehouse, planned)
         self.members = Members(shop.config, planned)
-        self.fence = Fence(shop.warehouse / "_state" / "generations", {"process": "a test"})
+        self.fence = Fence(shop.warehouse / "_state" / "generations", {"process": "a test"}, roles)
         self.topics, self.metrics = Topics(NAME), Metrics()
         self.stages = build_stages(
             shop.config,
@@ -161,15 +177,16 @@ class Driver:
             self.metrics,
             cast(Any, None),
             self.members,
+            roles,
         )
         for merge in self.stages.merges.values():
             merge.writer.before_commit = lambda table: reach(f"commit of {table}")
         self.steppers: dict[str, Stepper] = {}
-        integrator = self.stages.integrator
-        assert integrator is not None
-        for stage in (*self.stages.merges.values(), *self.stages.views, integrator):
+        for stage in (*self.stages.merges.values(), *self.stages.views):
             self._run(stage)
-        self._source = _Reader(shop, self.steppers[integrator.name])
+        if (integrator := self.stages.integrator) is not None:
+            self._run(integrator)
+            self._source = _Reader(shop, self.steppers[integrator.name])
 
     def close(self) -> None:
         self.stages.close()
@@ -196,11 +213,12 @@ class Driver:
 
     def round(self, number: bool = True) -> None:
         """What a second of the service does, in the order of the data."""
-        if number:
+        if number and "integrator" in self.steppers:
             self.step("integrator")
         for name in self.views():
             self.step(name)
-        self.step(f"merge:{NAME}")
+        if f"merge:{NAME}" in self.steppers:
+            self.step(f"merge:{NAME}")
         self.stages.collect()
         self.follow()
 
@@ -215,10 +233,12 @@ class Driver:
                 del self.steppers[name]
                 self.stages.leave(name)
         for name, member in wanted.items():
-            if name not in self.steppers:
+            if name not in self.steppers and (
+                not self._roles or f"view:{member.view}" in self._roles
+            ):
                 with self.members.refusing(member):
                     self._run(self.stages.join(member))
-        self.members.tidy(wanted)
+        self.members.tidy(wanted, self._roles)
         self.members.followed()
 
     def settle(self, rounds: int = 12) -> None:

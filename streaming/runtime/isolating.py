@@ -14,9 +14,10 @@ the group's table is read like any other's, but its numbers are not the integrat
 the moment at which the sources were read, since delta tables do not tell when a transaction committed.
 
 **What goes wrong.** A source that cannot be asked holds up the group: the step fails and is repeated. A
-trigger that is not there, or an expression without a value, suspends the views concerned: they stay as
-they are, the commit says so, the others go on. A suspended view is computed anew, as the difference to
-the rows it shows, as soon as its triggers are back, or, for a value, after a while.
+trigger that is not there, an expression without a value, or rows that the table cannot take (a change
+came that no trigger saw) suspends the views concerned: they stay as they are, the commit says so, the
+others go on. A suspended view is computed anew, as the difference to the rows it shows, as soon as its
+triggers are back, or, for a value or for rows, after a while.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import pyarrow as pa
 from streaming import rows as packing
 from streaming.algebra.duckops import DuckOperators
 from streaming.algebra.signed import Signed
+from streaming.errors import FrescoError
 from streaming.messages import ActionList, Rows
 from streaming.metrics import Metrics
 from streaming.runtime.absent import Absent
@@ -53,7 +55,7 @@ from streaming.viewmanagers.sessions import (
 from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.files import Place
 from streaming.warehouse.upkeep import Upkeep
-from streaming.warehouse.writer import GroupWriter
+from streaming.warehouse.writer import GroupWriter, Planned
 
 UPKEEP_SECONDS, UPKEEP_EVERY = 0.3, 5.0
 
@@ -206,10 +208,16 @@ class IsolatedStage:
         if self.machine.step != "install":
             return self._result()
         lists = [each for each in self.machine.resume() if isinstance(each, ActionList)]
-        self.epoch += 1
-        self.absent.rejoin()
         changed = {each.view: self._change(each) for each in lists}
         changes = {view: rows for view, rows in changed.items() if rows is not None}
+        if refused := self._refused(changes):
+            self.machine.withdraw()
+            for view, error in refused.items():
+                self.absent.fail(view, error)
+            self._again = True
+            return self._result()
+        self.epoch += 1
+        self.absent.rejoin()
         number = self.machine.number
         return self._result(self._writes(changes, ((number, number),)))
 
@@ -224,6 +232,16 @@ class IsolatedStage:
         for view in sorted({walk.view for walk in walks}):
             counted.labels(view, "statements").inc()
         return rows
+
+    def _refused(self, changes: Mapping[str, Rows]) -> dict[str, FrescoError]:
+        """What the table cannot take, by view: a change that no trigger saw came before it."""
+        tables = {view: packing.unpack(rows, self._warehouse) for view, rows in changes.items()}
+        found = self.writer.refused([Planned(self.epoch + 1, tables)])
+        todo = "a change passed the triggers by; the view is computed anew by itself"
+        return {
+            view: FrescoError(error.code, error.what, where=error.where, todo=todo)
+            for view, (_, error) in found.items()
+        }
 
     def _change(self, each: ActionList) -> Rows | None:
         """What a list changes: of a view computed whole, the difference to the rows that it shows."""

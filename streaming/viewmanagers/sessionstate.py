@@ -103,6 +103,17 @@ class SessionState(Generic[V]):
         self.step = "idle"
         self.clear()
 
+    def withdraw(self) -> None:
+        """As `abandon`, before the lists that were made have gone anywhere.
+
+        Raises:
+            ProtocolError: there are none.
+        """
+        if self.step != "install":
+            raise ProtocolError("isolated", self.step, f"group {self.group}: there are no lists")
+        self.step = "evaluate"
+        self.abandon()
+
     # Messages -------------------------------------------------------------------------------------
 
     def is_known(self, message: Answer[V]) -> bool:

@@ -28,6 +28,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
+from streaming.algebra.evaluator import ViewError
 from streaming.algebra.operators import Operators
 from streaming.algebra.query import Answer, Known, Query, Term
 from streaming.algebra.viewkeys import Keys
@@ -206,13 +207,31 @@ class Strobe(Compensated[V], Generic[V]):
                 continue
             gone = self.both(gone, self.in_view(action.place, action.rows))
             new = self.key_delete(new, action.place, action.rows)
-        key = self.keys.outputs
+        key, every = self.keys.outputs, tuple(range(len(schema)))
         stays = ops.minus(self.mirror.matching(key, new, key), ops.matching(gone, key, new, key))
-        new = ops.minus(new, ops.matching(new, key, stays, key))
+        again = ops.matching(new, key, stays, key)
+        self._refuse_taken(ops.minus(again, self.as_set(ops.matching(again, every, stays, every))))
+        new = ops.minus(new, again)
         (first, last), self.covers, self.al = self.covers, None, []
         rows = ops.renumbered(ops.minus(new, gone), last)
         self.mirror.add(rows)
         return [self.list_of(first, last, rows, complete=False)]
+
+    def _refuse_taken(self, rows: V) -> None:
+        """Rows for AL whose keys MV holds with other values: that is no duplicate, a delete was lost.
+
+        Raises:
+            ViewError: VIEW_KEY_TAKEN.
+        """
+        if count := self.operators.size(rows):
+            raise ViewError(
+                "VIEW_KEY_TAKEN",
+                f"{count} rows come with keys that rows of other values still have",
+                where=f"view {self.spec.view}",
+                todo="a delete was lost before those rows came again; `fresco verify --source` shows "
+                "which rows of its relations are not the database's; take a snapshot of those tables "
+                "again, then `fresco view resume NAME`",
+            )
 
     # State ----------------------------------------------------------------------------------------
 

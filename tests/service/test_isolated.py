@@ -124,6 +124,33 @@ def test_triggers_dropped_switched_off_and_put_back(
             )
 
 
+def test_rows_that_the_table_cannot_take_suspend_their_view_alone_until_it_is_computed_anew(
+    pair: Pair,
+) -> None:
+    """A person empties a delta table: a row that had come there goes, and never came."""
+    stage, stepper = stage_of(pair)
+    work(pair, "north", 3)
+    work(pair, "south", 3)
+    session(stage, stepper)
+    assert said(stage) == (0, {})
+    customer = next(iter(pair.states["south"][3]))[0]
+    (delta,) = (one for one in stage.group.connections["north"][1] if one.counted_as == "public.o")
+    asked.execute(
+        pair.dsns["north"],
+        f"INSERT INTO o VALUES (50, {customer}, 1)",
+        f'DELETE FROM fresco_shop."{delta.counted_as}"',
+    )
+    asked.execute(pair.dsns["north"], "DELETE FROM o WHERE id = 50")
+    work(pair, "north", 2)
+    session(stage, stepper)
+    assert said(stage) == (1, {"costs": 0, "pairs": 0})
+    error = stage.absent.suspended["costs"]["error"]
+    assert error["code"] == "WAREHOUSE_NEGATIVE" and "id=50" in error["what"]
+    assert world.shown(pair, "ticks") == {(5, 3): 1}, "the others go on"
+    stage.close()
+    settled(pair)  # the next start tries at once
+
+
 def said(stage: IsolatedStage) -> tuple[int, dict[str, int]]:
     """The newest commit's number and suspended views."""
     last = stage.writer.last()

@@ -1,0 +1,160 @@
+"""Rows that their table cannot take suspend their view alone, whoever sends them (G5, DESIGN 11).
+
+What `test_rows_that_conflict` shows of replica views, of those that ask their source, of groups that go
+by blocks of N transactions, and of stages that run in drivers of their own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_rows_that_conflict import back, proved_but_for_gaps, told, trouble
+from test_view_changes import rows
+
+from streaming.algebra.query import SourceAnswer, SourceQuery
+from streaming.algebra.signed import Signed
+from streaming.algebra.types import delta_schema
+from streaming.runtime import asking
+from streaming.runtime.viewstates import suspended_views
+from streaming.sources.pgstate import PgState
+from streaming.warehouse.files import Place
+from streaming.warehouse.snapshot import open_group
+from tests.changingviews import NAME, VIEWS, Driver, Shop, relations
+
+NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
+ENTRIES = VIEWS["entries"]
+
+
+class Asked:
+    """The shop's database, which always answers with all that has been committed."""
+
+    durable = 0
+
+    def __init__(self, shop: Shop, name: str, operators: Any) -> None:
+        self._shop, self.name, self._operators = shop, name, operators
+
+    def answer(self, query: SourceQuery[Signed]) -> SourceAnswer[Signed]:
+        log, (entry, other) = self._shop.log, relations()
+        have = {(0, (id_, *values)): 1 for id_, values in self._shop.rows.items()}
+        base = {
+            "north.entry": Signed(delta_schema(entry.relation.schema), bag=have),
+            "north.other": Signed(delta_schema(other.relation.schema), bag={}),
+        }
+        given = tuple(self._operators.evaluate(p.tree, {**base, **p.inputs}) for p in query.parts)
+        state = PgState(log.lsn, log.transaction + 1, log.transaction + 1)
+        return SourceAnswer(query.view, query.id, query.step, self.name, given, state)
+
+    def pin(self) -> None: ...
+
+    def release(self) -> None: ...
+
+    def mark(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def asked_shop(folder: Path, monkeypatch: pytest.MonkeyPatch, entries: str) -> Shop:
+    shop = Shop(folder, connection=NOWHERE, views={**VIEWS, "entries": entries})
+    monkeypatch.setattr(
+        asking,
+        "asked_source",
+        lambda name, dsn, relations, operators, **_: Asked(shop, name, operators),
+    )
+    return shop
+
+
+def begun(shop: Shop) -> Driver:
+    shop.put(1, 1, 10)
+    shop.put(2, 1, 20)
+    driver = Driver(shop)
+    driver.round()
+    driver.round()
+    return driver
+
+
+@pytest.mark.parametrize("mode", ["compensating", "strobe", "c_strobe", "sweep", "eca"])
+def test_a_view_that_asks_its_source_is_suspended_and_ends(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its last list: lists of `eca` and `strobe` stand for several numbers, and go whole."""
+    strong = mode in ("strobe", "eca")
+    level = "WITH STRONG CONSISTENCY " if strong else ""
+    shop = asked_shop(tmp_path, monkeypatch, f"{level}USING {mode} AS {ENTRIES}")
+    driver = begun(shop)
+    assert rows(shop, "entries") == [(1, 1, 10), (2, 1, 20)]
+    trouble(shop)
+    for _ in range(3):
+        driver.round()
+    at = 2 if strong else 3
+    assert suspended_views(shop.warehouse, NAME) == {"entries": at}
+    code = "VIEW_KEY_TAKEN" if mode == "strobe" else "WAREHOUSE_KEY"
+    assert told(shop, "entries")["code"] == code
+    good = [(1, 1, 10), (2, 1, 20), (3, 2, 30)][:at]
+    assert rows(shop, "entries") == good
+    assert rows(shop, "totals") == [(1, 30, 2), (2, 70, 2), (5, 21, 1)]
+    (stage,) = (one for one in driver.stages.views if one.spec.view == "entries")
+    assert stage.left, "it takes no more updates"
+    shop.rows[2] = (1, 20)
+    shop.delete(2)  # what was lost comes after all
+    shop.put(7, 5, 70)
+    back(driver, "entries")
+    shop.put(8, 5, 80)
+    driver.round()
+    driver.round()
+    wanted = [(1, 1, 10), (2, 5, 21), (3, 2, 30), (4, 2, 40), (7, 5, 70), (8, 5, 80)]
+    assert rows(shop, "entries") == wanted
+    driver.close()
+    proved_but_for_gaps(shop)
+
+
+def test_in_a_group_by_blocks_it_ends_before_the_block(tmp_path: Path) -> None:
+    how = "WITH COMPLETE EVERY 3 CONSISTENCY AS "
+    shop = Shop(tmp_path, views={name: how + text for name, text in VIEWS.items()})
+    driver = begun(shop)  # 1, 2
+    trouble(shop)  # 3; 4, the row; 5
+    driver.round()
+    assert suspended_views(shop.warehouse, NAME) == {}, "the block is not whole"
+    driver.close()
+    driver = Driver(shop)
+    for id_ in range(6, 11):  # 6 to 10
+        shop.put(id_, 6, id_)
+        driver.round()
+    assert suspended_views(shop.warehouse, NAME) == {"entries": 3}
+    assert "id=2" in told(shop, "entries")["what"]
+    assert rows(shop, "entries") == [(1, 1, 10), (2, 1, 20), (3, 2, 30)]
+    assert rows(shop, "totals") == [(1, 30, 2), (2, 70, 2), (5, 21, 1), (6, 30, 4)]
+    assert open_group(Place.of(shop.warehouse), NAME)[1].frontier == 9
+    driver.close()
+    driver = Driver(shop)
+    for id_ in (11, 12):
+        shop.put(id_, 6, id_)
+        driver.round()
+    assert rows(shop, "totals")[-1] == (6, 63, 7)
+    driver.close()
+    proved_but_for_gaps(shop)
+
+
+def test_stages_in_drivers_of_their_own_hear_of_it(tmp_path: Path) -> None:
+    """The merge's word to a view's stage is a file of the warehouse."""
+    shop = Shop(tmp_path)
+    shop.put(1, 1, 10)
+    shop.put(2, 1, 20)
+    others = Driver(shop, roles=("integrator", f"merge:{NAME}", "view:totals"))
+    entries = Driver(shop, roles=("view:entries",))
+    for _ in range(2):
+        others.round()
+        entries.round()
+        others.round()
+    assert rows(shop, "entries") == [(1, 1, 10), (2, 1, 20)]
+    trouble(shop)
+    for _ in range(3):
+        others.round()
+        entries.round()
+    assert suspended_views(shop.warehouse, NAME) == {"entries": 3}
+    assert rows(shop, "totals") == [(1, 30, 2), (2, 70, 2), (5, 21, 1)]
+    (stage,) = entries.stages.views
+    assert stage.left, "it has heard of it"
+    others.close()
+    entries.close()

@@ -12,7 +12,8 @@ connection is an error, and the capture goes on from what it has published.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pymysql
@@ -62,6 +63,7 @@ from streaming.capture.statements import (
     words_of,
 )
 from streaming.capture.undoing import Mark, kept_rows
+from streaming.capture.versions import Versioned, versions_of
 from streaming.capture.writes import Catalog, folded, reached, read_catalog, sees_triggers
 from streaming.errors import FrescoError
 from streaming.sources.mysqlstate import Place
@@ -73,7 +75,19 @@ _STANDALONE, _PREPARED = 1, 64
 """Flags of MariaDB's GTID: a statement that is a transaction by itself; one that XA PREPARE ends."""
 _LOST = (2006, 2013)
 _PURGED = 1236
+_UNFIT = ("FOREIGN", "REFERENCES", "ENGINE", "VERSIONING")
+"""Words of statements after which a table may no longer be in the log with every change."""
 _ROWS = {WriteRowsEvent: "c", UpdateRowsEvent: "u", DeleteRowsEvent: "d"}
+
+
+@dataclass(frozen=True)
+class _Known:
+    """How the rows of a table are read as long as the log describes it by the same `columns`."""
+
+    columns: Any
+    encoders: dict[str, Encode]
+    schema: str
+    versioned: Versioned | None
 
 
 class LogReader:
@@ -85,6 +99,7 @@ class LogReader:
         replica: an id of a replica that no other replica of the server has.
         folds: statements may write a table's name in another case than the catalog.
         lasting: captured tables whose engine knows no transactions.
+        recheck: looks at the captured tables again after a statement that may have made them unfit.
     """
 
     def __init__(
@@ -97,6 +112,7 @@ class LogReader:
         replica: int,
         folds: bool = False,
         lasting: frozenset[Table] = frozenset(),
+        recheck: Callable[[], object] = lambda: None,
     ) -> None:
         self._url, self._source, self._tables, self._decimals = url, source, tables, decimals
         self._catalog: Catalog | None = None
@@ -104,7 +120,9 @@ class LogReader:
         self._lasting, self._replica = lasting, replica
         self._file = start.file
         self._begun = self._explicit = self._xa = False
-        self._encoders: dict[Table, tuple[Any, dict[str, Encode], str]] = {}
+        self._recheck = recheck
+        self._versions = versions_of(source, lambda: asking(url, source))
+        self._encoders: dict[Table, _Known] = {}
         self._written = {folded(one): one for one in tables} if folds else {}
         self._stream = LogStream(url, source, tables, start, replica)
 
@@ -118,7 +136,7 @@ class LogReader:
         Raises:
             FrescoError: SOURCE_UNREACHABLE, SOURCE_CREDENTIALS, CAPTURE_REFUSED, CAPTURE_LOG_PURGED,
                 CAPTURE_STATEMENT, CAPTURE_XA, CAPTURE_ROW_IMAGE, CAPTURE_TEXT,
-                CAPTURE_EVENT, CAPTURE_INCIDENT.
+                CAPTURE_EVENT, CAPTURE_INCIDENT, CAPTURE_VERSIONED; what `recheck` raises.
         """
         yield from kept_rows(self._read(), self._lasting, self._ahead)
 
@@ -239,6 +257,11 @@ class LogReader:
     ) -> Iterator[LogEvent]:
         seconds, server, database = event.timestamp, event.server, event.schema
         self._catalog = None
+        self._encoders.clear()
+        if names_one_of(words, self._tables, database):
+            self._versions.altered(words, database)
+            if any(word.key in _UNFIT for word in words):
+                self._recheck()
         yield from self._beginning(begin, seconds)
         yield Ddl(database, event.query, begin, server, seconds)
         if loses_rows(words) and names_one_of(words, self._tables, database):
@@ -282,7 +305,8 @@ class LogReader:
         op = _ROWS[type(event)]
         if any(column.name is None for column in event.columns):
             raise self._incomplete("name its columns", "binlog_row_metadata", begin)
-        encoders, schema = self._encoders_of(event, table)
+        known = self._known_of(event, table)
+        encoders = known.encoders
         for row, values in enumerate(event.rows):
             before = after = None
             if op == "u":
@@ -291,17 +315,32 @@ class LogReader:
             else:
                 image = self._image(encoders, values, "", begin)
                 before, after = (image, None) if op == "d" else (None, image)
-            yield RowChange(table, op, before, after, begin, row, server, event.timestamp, schema)
+            change = op, before, after
+            if known.versioned is not None:
+                present = known.versioned.present(op, before, after)
+                if present is None:
+                    continue
+                change = present
+            yield RowChange(table, *change, begin, row, server, event.timestamp, known.schema)
 
-    def _encoders_of(self, event: Any, table: Table) -> tuple[dict[str, Encode], str]:
+    def _known_of(self, event: Any, table: Table) -> _Known:
         """By the log's own description of the table, which changes when the table does."""
         known = self._encoders.get(table)
-        if known is None or known[0] is not event.columns:
-            encoders = log_encoders(event.columns, self._decimals)
-            kinds = [(column.name, log_kind(column)) for column in event.columns]
-            known = event.columns, encoders, schema_text(kinds, self._decimals)
-            self._encoders[table] = known
-        return known[1], known[2]
+        if known is None or known.columns is not event.columns:
+            versioned = self._versions.of(table, event.columns)
+            hidden = versioned.hidden if versioned is not None else ()
+            kinds = [
+                (column.name, log_kind(column))
+                for column in event.columns
+                if column.name not in hidden
+            ]
+            known = self._encoders[table] = _Known(
+                event.columns,
+                log_encoders(event.columns, self._decimals),
+                schema_text(kinds, self._decimals),
+                versioned,
+            )
+        return known
 
     def _image(self, encoders: dict[str, Encode], row: Any, side: str, at: Place) -> Image:
         """A row's values as JSON."""

@@ -29,13 +29,9 @@ from streaming.capture.status import Status, streaming_status
 from streaming.capture.writer import Writer
 from streaming.config import Config
 from streaming.errors import FrescoError
-from streaming.sources.mysql import (
-    check_log,
-    folds_case,
-    read_schemas,
-    split_table,
-    without_transactions,
-)
+from streaming.sources.checked import Checked, warn
+from streaming.sources.mysql import folds_case, read_schemas, split_table, without_transactions
+from streaming.sources.mysqlcheck import check_server, require
 from streaming.sources.mysqlsession import PLAIN
 from streaming.sources.mysqlurl import MysqlUrl, connect, is_lost, parse_url, refused, said
 from streaming.sources.postgres import topic_name
@@ -97,7 +93,9 @@ class Capture:
                 attempts += 1
 
     def _run(self) -> None:
-        check_log(self._connection, self._source)
+        doubtful = self._check()
+        if not self._told:
+            warn(doubtful)
         tables = self._tables()
         topics = [table.topic for table in tables.values()]
         topics += [self._envelope.transaction_topic, self._envelope.prefix]
@@ -120,6 +118,17 @@ class Capture:
             raise
         finally:
             writer.close()
+
+    def _check(self) -> list[Checked]:
+        """Refuse a server or a table whose changes are not all in the log; what is only doubtful.
+
+        Raises:
+            FrescoError: the code of one of `mysqlcheck.RULES`.
+        """
+        tables = self._config.sources[self._source].tables.values()
+        found = check_server(self._connection, self._source, list(tables), ours=True)
+        require(self._source, found)
+        return [one for one in found if one.level == "warning"]
 
     def _tables(self) -> dict[tuple[str, str], Table]:
         prefix, source = self._envelope.prefix, self._config.sources[self._source]
@@ -262,6 +271,7 @@ class Capture:
             self._replica,
             folds_case(self._connection, self._source),
             without_transactions(self._connection, self._source),
+            self._check,
         )
         inbox = LogInbox(reader)
         self._say(streaming_status(publisher), now=True)

@@ -24,6 +24,7 @@ from streaming.capture.position import Progress, progress_from_json
 from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.runtime.kafkaclients import client_options, unreachable
+from streaming.sources.topics import capture_topic
 
 MAX_RECORD_BYTES = 32 << 20
 _READ_SECONDS = 30.0
@@ -31,11 +32,6 @@ _WINDOW = 1000
 """Records of the state topic that are looked at first; the newest one is among the last."""
 _TIMEOUT = 60.0
 _FENCED = (Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH)
-
-
-def state_topic(prefix: str) -> str:
-    """Where a capture keeps how far it has come."""
-    return f"{prefix}.capture"
 
 
 class Writer:
@@ -52,7 +48,7 @@ class Writer:
             FrescoError: KAFKA_UNREACHABLE.
         """
         self._config, self._prefix = config, prefix
-        self._state = state_topic(prefix)
+        self._state = capture_topic(prefix)
         self._open = False
         self._committed: Progress | None = None
         try:

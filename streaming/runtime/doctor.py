@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from streaming.runtime.surroundings import examined_sources, examined_topics
 from streaming.sources.checked import Checked, failed
 from streaming.sources.deltainstall import check
 from streaming.sources.deltatables import delta_table_of
-from streaming.sources.mysqlcheck import check_server
+from streaming.sources.mysqlcheck import check_rights, check_server
 from streaming.sources.mysqlurl import is_mysql
 
 _KNOWN_LOSS = (
@@ -43,9 +44,9 @@ def examine(path: Path) -> list[Checked]:
 
     found.append(_checked("sources and views", plan))
     for name in config.sources:
-        found.extend(_server(config, name))
+        found.extend(_server(config, name, planned=bool(pipelines)))
     if pipelines:
-        found.extend(examined_sources(config, pipelines[0]))
+        found.extend(examined_sources(config, pipelines[0], _topics(config, pipelines[0])))
         found.extend(Origins(config, pipelines[0]).checks)
     if pipelines and pipelines[0].views:
         found.extend(_kafka(config, pipelines[0]))
@@ -91,15 +92,27 @@ def _libraries() -> Iterator[Checked]:
     yield Checked("libraries", "ok", ", ".join(f"{k} {v}" for k, v in versions().items()))
 
 
-def _server(config: Config, name: str) -> Iterator[Checked]:
-    """The log of a MariaDB or MySQL, and the right to read it."""
-    connection = config.sources[name].secret()
+def _server(config: Config, name: str, planned: bool) -> Iterator[Checked]:
+    """The right to read a MariaDB's or MySQL's log; the log itself where nothing can be planned."""
+    source = config.sources[name]
+    connection = source.secret()
     if connection is None or not is_mysql(connection):
         return
     try:
-        yield from check_server(connection, name)
+        if not planned:
+            yield from check_server(connection, name, list(source.tables.values()))
+        yield check_rights(connection, name)
     except FrescoError as error:
         yield failed(f"log of {name}", error)
+
+
+def _topics(config: Config, pipeline: Pipeline) -> set[str]:
+    """All topics that there are, where they tell who captures a source; none without a broker."""
+    if all(one.dialect == "postgres" for one in pipeline.sources):
+        return set()
+    with suppress(FrescoError), closing(Broker(config)) as broker:
+        return broker.topics()
+    return set()
 
 
 def _kafka(config: Config, pipeline: Pipeline) -> Iterator[Checked]:

@@ -13,7 +13,7 @@ from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.runtime.kafkaclients import client_options, unreachable
 from streaming.sourceconfig import Source
-from streaming.sources import mysql, postgres
+from streaming.sources import mysql, mysqlcheck, postgres
 from streaming.sources.mysqltypes import kind_of
 from streaming.sources.mysqlurl import is_mysql
 from streaming.sources.schema import CapturedRelation, captured, schema_from_connect
@@ -26,7 +26,7 @@ def source_relations(config: Config, name: str) -> list[CapturedRelation]:
 
     Raises:
         FrescoError: SOURCE_UNREACHABLE, SOURCE_TABLE_MISSING, SOURCE_REPLICA_IDENTITY,
-            SOURCE_ROW_IMAGE, SOURCE_NO_SCHEMA, CONFIG_VALUE, KAFKA_UNREACHABLE.
+            SOURCE_NO_SCHEMA, CONFIG_VALUE, KAFKA_UNREACHABLE; those of `mysqlcheck.RULES`.
     """
     source = config.sources[name]
     connection = source.secret()
@@ -61,7 +61,9 @@ def _check_whole_rows(connection: str, name: str, source: Source) -> None:
     if source.database == "postgres":
         postgres.check_replica_identity(connection, name, list(source.tables.values()))
     else:
-        mysql.check_log(connection, name)
+        ours = None if source.connect is None else False
+        tables = list(source.tables.values())
+        mysqlcheck.require(name, mysqlcheck.check_server(connection, name, tables, ours))
 
 
 def _relation(config: Config, name: str, source: Source, table: str) -> CapturedRelation:

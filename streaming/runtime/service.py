@@ -200,7 +200,8 @@ class Service:
             self._broker.require_source_topics(pipeline.source_topics)
             origins = Origins(self.config, pipeline)
             topics_found = examined_topics(pipeline, self._broker)
-            refuse((*topics_found, *origins.checks, *examined_sources(self.config, pipeline)))
+            sources_found = examined_sources(self.config, pipeline, self._broker.topics())
+            refuse((*topics_found, *origins.checks, *sources_found))
             origins.keep()
         for group in pipeline.groups:
             self._broker.claim(topics.of_group(group))

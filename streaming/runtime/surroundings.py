@@ -6,8 +6,7 @@ is doubtful.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from http.client import HTTPException
 
 from streaming.config import Config
@@ -16,13 +15,12 @@ from streaming.errors import FrescoError
 from streaming.runtime.kafka import Broker
 from streaming.runtime.plan import Pipeline
 from streaming.sourceconfig import Source
-from streaming.sources.checked import Checked, failed
+from streaming.sources.checked import Checked, failed, warn
 from streaming.sources.connectsettings import Wanted, check_connector
+from streaming.sources.mysqlcheck import check_server
 from streaming.sources.published import check_published
 from streaming.sources.schema import CapturedSource
-from streaming.sources.topics import check_topics
-
-log = logging.getLogger("fresco")
+from streaming.sources.topics import capture_topic, check_topics
 
 
 def examined_topics(pipeline: Pipeline, broker: Broker) -> Iterator[Checked]:
@@ -84,8 +82,21 @@ def wanted_of(source: Source, captured: CapturedSource, pipeline: Pipeline) -> W
     )
 
 
-def examined_sources(config: Config, pipeline: Pipeline) -> Iterator[Checked]:
-    """The databases that are captured, and their connectors."""
+def captured_here(source: Source, prefix: str, topics: Collection[str]) -> bool | None:
+    """Whether `fresco capture` captures a source; None where nobody knows yet."""
+    if source.connect is not None:
+        return False
+    return True if capture_topic(prefix) in topics else None
+
+
+def examined_sources(
+    config: Config, pipeline: Pipeline, topics: Collection[str]
+) -> Iterator[Checked]:
+    """The databases that are captured, and their connectors.
+
+    Args:
+        topics: all that there are.
+    """
     for captured in pipeline.sources:
         source = config.sources[captured.name]
         publication = None
@@ -94,13 +105,18 @@ def examined_sources(config: Config, pipeline: Pipeline) -> Iterator[Checked]:
             found, publication = examined_connector(address, wanted_of(source, captured, pipeline))
             yield from found
         connection = source.secret()
-        if connection is None or source.snapshots is not None or source.database != "postgres":
+        if connection is None or source.snapshots is not None:
             continue
+        tables, name = list(source.tables.values()), captured.name
         try:
-            tables = list(source.tables.values())
-            yield from check_published(connection, captured.name, tables, publication)
+            if source.database == "postgres":
+                yield from check_published(connection, name, tables, publication)
+            else:
+                ours = captured_here(source, captured.prefix, topics)
+                yield from check_server(connection, name, tables, ours)
         except FrescoError as error:
-            yield failed(f"publication of {captured.name}", error)
+            what = "publication" if source.database == "postgres" else "log"
+            yield failed(f"{what} of {name}", error)
 
 
 def refuse(found: Iterable[Checked]) -> None:
@@ -110,9 +126,7 @@ def refuse(found: Iterable[Checked]) -> None:
         FrescoError: the first thing that is wrong; it says how many more there are.
     """
     checks = list(found)
-    for one in checks:
-        if one.level == "warning":
-            log.warning("%s: %s: %s -> %s", one.code, one.check, one.says, one.todo)
+    warn(checks)
     wrong = [one for one in checks if one.bad]
     if not wrong:
         return

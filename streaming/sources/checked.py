@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 from streaming.errors import FrescoError
 
+log = logging.getLogger("fresco")
 LOCKED = "SOURCE_TABLE_LOCKED"
 
 
@@ -36,6 +39,31 @@ class Checked:
     def error(self) -> FrescoError:
         """The error that refuses a start for it."""
         return FrescoError(self.code, self.says, where=self.check, todo=self.todo)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What may be found of a kind of surroundings, as the documentation lists it.
+
+    Attributes:
+        level: "wrong" is refused at a start, "warning" is said there.
+        means: what it is, in a few words.
+    """
+
+    code: str
+    level: Literal["warning", "wrong"]
+    means: str
+
+    def found(self, check: str, says: str, todo: str, *, wrong: bool = False) -> Checked:
+        """It was found; `wrong` where it is known to be so and not only doubtful."""
+        return Checked(check, "wrong" if wrong else self.level, says, todo, self.code)
+
+
+def warn(found: Iterable[Checked]) -> None:
+    """Log what is doubtful."""
+    for one in found:
+        if one.level == "warning":
+            log.warning("%s: %s: %s -> %s", one.code, one.check, one.says, one.todo)
 
 
 def failed(check: str, error: FrescoError) -> Checked:

@@ -30,6 +30,11 @@ class TopicFacts:
     settings: Mapping[str, str]
 
 
+def capture_topic(prefix: str) -> str:
+    """Where `fresco capture` keeps how far it has come."""
+    return f"{prefix}.capture"
+
+
 def check_names(sources: Sequence[CapturedSource], relations: Sequence[CapturedRelation]) -> None:
     """Refuse topics that would hold the records of two tables, or of two sources.
 

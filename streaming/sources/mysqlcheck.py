@@ -388,6 +388,8 @@ def read_server(cursor: Any) -> Server:
     listed = ", ".join(f"'{name}'" for name in names)
     cursor.execute(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")
     variables = {_text(name).lower(): _text(value) for name, value in cursor.fetchall()}
+    if "log_replica_updates" in variables:
+        variables.pop("log_slave_updates", None)  # its other name
     follows = variables.pop("wsrep_on", "OFF").upper() == "ON" or _is_replica(cursor, mariadb)
     logged: frozenset[str] | None = None
     unlogged: frozenset[str] | None = None

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pymysql
-from pymysqlreplication.constants import NONE_SOURCE
 from pymysqlreplication.event import (
     GtidEvent,
     MariadbBinLogCheckPointEvent,
@@ -27,14 +26,9 @@ from pymysqlreplication.event import (
     XAPrepareEvent,
     XidEvent,
 )
-from pymysqlreplication.row_event import (
-    DeleteRowsEvent,
-    PartialUpdateRowsEvent,
-    UpdateRowsEvent,
-    WriteRowsEvent,
-)
 
 from streaming.capture.cells import Decimals, Encode, log_encoders, log_kind, schema_text
+from streaming.capture.charsets import Charsets
 from streaming.capture.logevents import (
     Begin,
     Commit,
@@ -49,7 +43,8 @@ from streaming.capture.logevents import (
     Table,
     Truncate,
 )
-from streaming.capture.logstream import LoggedStatement, LogHeartbeat, LogStream
+from streaming.capture.logstream import LoggedRows, LoggedStatement, LogHeartbeat, LogStream
+from streaming.capture.logvalues import Row
 from streaming.capture.rights import DENIED, lacking
 from streaming.capture.statements import (
     Statement,
@@ -62,6 +57,7 @@ from streaming.capture.statements import (
     truncated,
     words_of,
 )
+from streaming.capture.tablemap import LoggedColumn, TableMap, missing_names
 from streaming.capture.undoing import Mark, kept_rows
 from streaming.capture.versions import Versioned, versions_of
 from streaming.capture.writes import Catalog, folded, reached, read_catalog, sees_triggers
@@ -77,15 +73,14 @@ _LOST = (2006, 2013)
 _PURGED = 1236
 _UNFIT = ("FOREIGN", "REFERENCES", "ENGINE", "VERSIONING")
 """Words of statements after which a table may no longer be in the log with every change."""
-_ROWS = {WriteRowsEvent: "c", UpdateRowsEvent: "u", DeleteRowsEvent: "d"}
 
 
 @dataclass(frozen=True)
 class _Known:
     """How the rows of a table are read as long as the log describes it by the same `columns`."""
 
-    columns: Any
-    encoders: dict[str, Encode]
+    columns: tuple[LoggedColumn, ...]
+    encoders: list[tuple[str, Encode]]
     schema: str
     versioned: Versioned | None
 
@@ -122,7 +117,8 @@ class LogReader:
         self._begun = self._explicit = self._xa = False
         self._recheck = recheck
         self._versions = versions_of(source, lambda: asking(url, source))
-        self._encoders: dict[Table, _Known] = {}
+        self._charsets = Charsets(self._asked)
+        self._written_by: dict[Table, _Known] = {}
         self._written = {folded(one): one for one in tables} if folds else {}
         self._stream = LogStream(url, source, tables, start, replica)
 
@@ -135,8 +131,8 @@ class LogReader:
 
         Raises:
             FrescoError: SOURCE_UNREACHABLE, SOURCE_CREDENTIALS, CAPTURE_REFUSED, CAPTURE_LOG_PURGED,
-                CAPTURE_STATEMENT, CAPTURE_XA, CAPTURE_ROW_IMAGE, CAPTURE_TEXT,
-                CAPTURE_EVENT, CAPTURE_INCIDENT, CAPTURE_VERSIONED; what `recheck` raises.
+                CAPTURE_STATEMENT, CAPTURE_XA, CAPTURE_ROW_IMAGE, CAPTURE_TEXT, CAPTURE_TYPE,
+                CAPTURE_ROWS, CAPTURE_EVENT, CAPTURE_INCIDENT, CAPTURE_VERSIONED; what `recheck` raises.
         """
         yield from kept_rows(self._read(), self._lasting, self._ahead)
 
@@ -170,9 +166,12 @@ class LogReader:
                 begin, end = Place(self._file, event.begin), Place(self._file, event.end)
                 yield from self._query(event, begin, end)
                 return
+            case LoggedRows():
+                yield from self._rows(event, Place(self._file, event.begin))
+                return
         end = Place(self._file, event.packet.log_pos)
         begin = Place(self._file, max(end.offset - event.packet.event_size, 0))
-        seconds, server = event.timestamp, event.packet.server_id
+        seconds = event.timestamp
         match event:
             case RotateEvent():
                 if event.next_binlog != self._file:
@@ -190,14 +189,6 @@ class LogReader:
                 yield Begin(begin, event.gtid, seconds)
             case XidEvent() | XAPrepareEvent():
                 yield self._commit(end, seconds)
-            case PartialUpdateRowsEvent():
-                raise self._incomplete("hold whole values", "binlog_row_value_options", begin, "")
-            case _:
-                table = (event.schema, event.table)
-                if table in self._tables:
-                    if self._xa:
-                        raise self._refuses("CAPTURE_XA", "a prepared (XA) transaction", begin)
-                    yield from self._rows(event, table, begin, server)
 
     # Statements -----------------------------------------------------------------------------------
 
@@ -257,7 +248,7 @@ class LogReader:
     ) -> Iterator[LogEvent]:
         seconds, server, database = event.timestamp, event.server, event.schema
         self._catalog = None
-        self._encoders.clear()
+        self._written_by.clear()
         if names_one_of(words, self._tables, database):
             self._versions.altered(words, database)
             if any(word.key in _UNFIT for word in words):
@@ -301,61 +292,52 @@ class LogReader:
 
     # Rows -----------------------------------------------------------------------------------------
 
-    def _rows(self, event: Any, table: Table, begin: Place, server: int) -> Iterator[LogEvent]:
-        op = _ROWS[type(event)]
-        if any(column.name is None for column in event.columns):
+    def _rows(self, event: LoggedRows, begin: Place) -> Iterator[LogEvent]:
+        if self._xa:
+            raise self._refuses("CAPTURE_XA", "a prepared (XA) transaction", begin)
+        if event.partial:
+            raise self._incomplete("hold whole values", "binlog_row_value_options", begin, "")
+        if event.rows is None:
+            raise self._incomplete("hold whole rows", "binlog_row_image", begin)
+        if missing_names(event.described.columns):
             raise self._incomplete("name its columns", "binlog_row_metadata", begin)
-        known = self._known_of(event, table)
-        encoders = known.encoders
-        for row, values in enumerate(event.rows):
-            before = after = None
-            if op == "u":
-                before = self._image(encoders, values, "before_", begin)
-                after = self._image(encoders, values, "after_", begin)
-            else:
-                image = self._image(encoders, values, "", begin)
-                before, after = (image, None) if op == "d" else (None, image)
-            change = op, before, after
+        table = event.described.table
+        known = self._known_of(event.described)
+        for number, (first, second) in enumerate(event.rows):
+            image = _image(known.encoders, first)
+            before, after = (None, image) if event.op == "c" else (image, None)
+            if second is not None:
+                after = _image(known.encoders, second)
+            change = event.op, before, after
             if known.versioned is not None:
-                present = known.versioned.present(op, before, after)
+                present = known.versioned.present(*change)
                 if present is None:
                     continue
                 change = present
-            yield RowChange(table, *change, begin, row, server, event.timestamp, known.schema)
+            yield RowChange(
+                table, *change, begin, number, event.server, event.timestamp, known.schema
+            )
 
-    def _known_of(self, event: Any, table: Table) -> _Known:
+    def _known_of(self, described: TableMap) -> _Known:
         """By the log's own description of the table, which changes when the table does."""
-        known = self._encoders.get(table)
-        if known is None or known.columns is not event.columns:
-            versioned = self._versions.of(table, event.columns)
+        columns = described.columns
+        known = self._written_by.get(described.table)
+        if known is None or known.columns != columns:
+            versioned = self._versions.of(described.table, columns)
             hidden = versioned.hidden if versioned is not None else ()
-            kinds = [
-                (column.name, log_kind(column))
-                for column in event.columns
-                if column.name not in hidden
-            ]
-            known = self._encoders[table] = _Known(
-                event.columns,
-                log_encoders(event.columns, self._decimals),
+            kinds = [(one.name, log_kind(one)) for one in columns if one.name not in hidden]
+            known = self._written_by[described.table] = _Known(
+                columns,
+                log_encoders(columns, self._decimals, self._charsets),
                 schema_text(kinds, self._decimals),
                 versioned,
             )
         return known
 
-    def _image(self, encoders: dict[str, Encode], row: Any, side: str, at: Place) -> Image:
-        """A row's values as JSON."""
-        image = {}
-        why = row[f"{side}none_sources"]
-        for name, value in row[f"{side}values"].items():
-            if value is not None:
-                image[name] = encoders[name](value)
-            elif why.get(name) == NONE_SOURCE.EMPTY_SET:
-                image[name] = ""
-            elif why.get(name) == NONE_SOURCE.COLS_BITMAP:
-                raise self._incomplete("hold whole rows", "binlog_row_image", at)
-            else:
-                image[name] = None
-        return image
+    def _asked(self, query: str) -> list[tuple[Any, ...]]:
+        with asking(self._url, self._source) as cursor:
+            cursor.execute(query)
+            return list(cursor.fetchall())
 
     # Errors ---------------------------------------------------------------------------------------
 
@@ -396,3 +378,11 @@ class LogReader:
             where=f"source {self._source}, log {at}",
             todo=todo[code],
         )
+
+
+def _image(encoders: list[tuple[str, Encode]], row: Row) -> Image:
+    """A row's values as JSON."""
+    return {
+        name: None if value is None else encode(value)
+        for (name, encode), value in zip(encoders, row, strict=True)
+    }

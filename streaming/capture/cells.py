@@ -1,7 +1,7 @@
 """Values of MariaDB's columns as Debezium's MySQL connector writes them in JSON.
 
-A value comes from the log (as `mysql-replication` reads it) or from a snapshot's SELECT (as text of the
-client protocol); both ways end in the same plain value of the column's kind, and from there the JSON is
+A value comes from the log (as `logvalues` reads it) or from a snapshot's SELECT (as text of the client
+protocol); both ways end in the same plain value of the column's kind, and from there the JSON is
 made in one place. So a row looks alike in both, to the last digit.
 """
 
@@ -11,14 +11,22 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Context, Decimal
 from typing import Any, Literal
 
 import numpy as np
-from pymysqlreplication.constants import FIELD_TYPE
+from pymysqlreplication.constants import FIELD_TYPE as T
 
-from streaming.errors import FrescoError
+from streaming.capture.charsets import Charsets
+from streaming.capture.jsonbinary import json_text
+from streaming.capture.tablemap import (
+    BINARY,
+    BLOB_COMPRESSED,
+    VARCHAR_COMPRESSED,
+    LoggedColumn,
+)
+from streaming.sources.mysqldates import date_of, moment_of, span_of
 from streaming.sources.mysqltypes import Kind, bits, datetimes, integer
 from streaming.sources.retyped import SOURCE_TYPE
 
@@ -26,28 +34,28 @@ Decimals = Literal["precise", "string"]
 Encode = Callable[[Any], Any]
 """A value of one column, not None, as JSON; None where the database has a date that is none."""
 
-_EPOCH, _FIRST_DAY = datetime(1970, 1, 1), date(1970, 1, 1)
-_MICRO = timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1)
 _WRAP = 1 << 64
 _EXACT = Context(prec=80)
 """More digits than a DECIMAL has; Python's own context would round to 28."""
 _INTEGERS = {
-    FIELD_TYPE.TINY: "tinyint",
-    FIELD_TYPE.SHORT: "smallint",
-    FIELD_TYPE.INT24: "mediumint",
-    FIELD_TYPE.LONG: "int",
-    FIELD_TYPE.LONGLONG: "bigint",
-    FIELD_TYPE.YEAR: "year",
+    T.TINY: "tinyint",
+    T.SHORT: "smallint",
+    T.INT24: "mediumint",
+    T.LONG: "int",
+    T.LONGLONG: "bigint",
+    T.YEAR: "year",
 }
 _PLAIN = {
-    FIELD_TYPE.FLOAT: Kind("float", "real"),
-    FIELD_TYPE.DOUBLE: Kind("double", "double precision"),
-    FIELD_TYPE.DATE: Kind("date", "date"),
-    FIELD_TYPE.NEWDATE: Kind("date", "date"),
-    FIELD_TYPE.ENUM: Kind("text", "text"),
-    FIELD_TYPE.SET: Kind("text", "text"),
-    FIELD_TYPE.JSON: Kind("text", "text"),
+    T.FLOAT: Kind("float", "real"),
+    T.DOUBLE: Kind("double", "double precision"),
+    T.DATE: Kind("date", "date"),
+    T.NEWDATE: Kind("date", "date"),
+    T.ENUM: Kind("text", "text"),
+    T.SET: Kind("text", "text"),
+    T.JSON: Kind("text", "text"),
 }
+_STRINGS = (T.STRING, T.VAR_STRING, T.VARCHAR, T.BLOB, BLOB_COMPRESSED, VARCHAR_COMPRESSED)
 _CONNECT = {
     "float": ("float", ""),
     "double": ("double", ""),
@@ -59,8 +67,6 @@ _CONNECT = {
     "flag": ("boolean", ""),
 }
 """Type and name in Connect's schema; a string elsewhere."""
-_ENCODINGS = {"utf8mb3": "utf8", "ucs2": "utf-16-be", "utf16": "utf-16-be", "utf32": "utf-32-be"}
-"""Python's names of character sets that it knows under another name."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class Cell:
     Attributes:
         selected: SQL of the value in a snapshot, a function of the column's quoted name.
         from_text: JSON of a value of that SQL as the client gets it.
-        from_log: JSON of a value as the log's reader gives it.
+        from_log: JSON of a value as `logvalues` reads it, text decoded.
     """
 
     selected: Callable[[str], str]
@@ -81,54 +87,70 @@ class Cell:
 def cell(kind: Kind, decimals: Decimals) -> Cell:
     """The cell of a kind."""
     write = _writer(kind, decimals)
-    selected, text, log = _READERS.get(kind.name, _READERS["other"])
+    selected, read = _READERS.get(kind.name, (_itself, _plain))
 
     def from_text(value: Any) -> Any:
-        return write(text(value))
+        plain = read(value)
+        return None if plain is None else write(plain)
 
-    def from_log(value: Any) -> Any:
-        return write(log(value))
-
-    return Cell(selected, from_text, from_log)
+    return Cell(selected, from_text, write)
 
 
-def log_kind(column: Any) -> Kind:
-    """The kind of a column as the log describes it (`pymysqlreplication.column.Column`)."""
+def log_kind(column: LoggedColumn) -> Kind:
+    """The kind of a column as the log describes it."""
     if column.type in _INTEGERS:
-        return integer(_INTEGERS[column.type], bool(column.unsigned))
+        return integer(_INTEGERS[column.type], column.unsigned)
     match column.type:
-        case FIELD_TYPE.NEWDECIMAL:
-            scale = column.decimals
-            return Kind("decimal", f"numeric({column.precision},{scale})", scale)
-        case FIELD_TYPE.DATETIME | FIELD_TYPE.DATETIME2:
-            return datetimes(getattr(column, "fsp", 0))
-        case FIELD_TYPE.TIMESTAMP | FIELD_TYPE.TIMESTAMP2:
-            return Kind("timestamp", "timestamptz", getattr(column, "fsp", 0))
-        case FIELD_TYPE.TIME | FIELD_TYPE.TIME2:
-            return Kind("time", "time", getattr(column, "fsp", 0))
-        case FIELD_TYPE.BIT:
-            return bits(column.bits)
-        case FIELD_TYPE.STRING if column.collation_name == "binary":
-            return Kind("bytes", "bytea", column.max_length)
+        case T.NEWDECIMAL:
+            return Kind("decimal", f"numeric({column.first},{column.second})", column.second)
+        case T.DATETIME | T.DATETIME2:
+            return datetimes(column.first)
+        case T.TIMESTAMP | T.TIMESTAMP2:
+            return Kind("timestamp", "timestamptz", column.first)
+        case T.TIME | T.TIME2:
+            return Kind("time", "time", column.first)
+        case T.BIT:
+            return bits(column.first)
     if column.type in _PLAIN:
         return _PLAIN[column.type]
-    if column.type in (FIELD_TYPE.STRING, FIELD_TYPE.VARCHAR, FIELD_TYPE.BLOB):
-        binary = column.collation_name == "binary"
-        return Kind("bytes", "bytea") if binary else Kind("text", "text")
+    if column.type in _STRINGS:
+        if column.collation != BINARY:
+            return Kind("text", "text")
+        return Kind("bytes", "bytea", column.first if column.type == T.STRING else 0)
     return Kind("other", "")
 
 
-def log_encoders(columns: Sequence[Any], decimals: Decimals) -> dict[str, Encode]:
-    """Column name -> JSON of its values in the log's rows."""
-    found: dict[str, Encode] = {}
+def log_encoders(
+    columns: Sequence[LoggedColumn], decimals: Decimals, charsets: Charsets
+) -> list[tuple[str, Encode]]:
+    """Column name and JSON of its values in the log's rows.
+
+    Raises:
+        FrescoError: CAPTURE_TEXT where a character set is not known; so do the encoders.
+    """
+    found = []
     for column in columns:
         encode = cell(log_kind(column), decimals).from_log
-        if column.type == FIELD_TYPE.SET:
-            encode = _set(list(column.set_values or ()))
-        elif column.type in (FIELD_TYPE.STRING, FIELD_TYPE.VARCHAR, FIELD_TYPE.BLOB):
-            encode = _decoded(column, encode)
-        found[column.name] = encode
+        if column.type == T.JSON:
+            encode = json_text
+        elif column.type in (T.ENUM, T.SET):
+            decode = charsets.decoder(column.collation, column.name)
+            labels = [decode(label) for label in column.labels]
+            encode = _member(labels) if column.type == T.ENUM else _members(labels)
+        elif column.type in _STRINGS and column.collation != BINARY:
+            encode = charsets.decoder(column.collation, column.name)
+        found.append((column.name, encode))
     return found
+
+
+def _member(labels: list[str]) -> Encode:
+    """An ENUM's value by its number; what is none of them is ''."""
+    return lambda number: labels[number - 1] if number else ""
+
+
+def _members(labels: list[str]) -> Encode:
+    """A SET's members in the order of its type, as the server writes them."""
+    return lambda bits: ",".join(label for at, label in enumerate(labels) if bits >> at & 1)
 
 
 def schema_text(kinds: Iterable[tuple[str, Kind]], decimals: Decimals) -> str:
@@ -163,33 +185,6 @@ def _field(kind: Kind, decimals: Decimals) -> dict[str, Any]:
     return {"type": type_, "name": name} if name else {"type": type_}
 
 
-def _set(names: list[str]) -> Encode:
-    """A SET's members in the order of its type, as MariaDB writes them."""
-    return lambda value: ",".join(name for name in names if name in value)
-
-
-def _decoded(column: Any, encode: Encode) -> Encode:
-    """Text that the log's reader left as bytes, because Python has another name for its charset."""
-    if column.collation_name == "binary":
-        return encode
-    name = str(column.character_set_name)
-
-    def text(value: Any) -> Any:
-        if not isinstance(value, bytes):
-            return encode(value)
-        try:
-            return encode(value.decode(_ENCODINGS.get(name, name)))
-        except (LookupError, UnicodeDecodeError) as error:
-            raise FrescoError(
-                "CAPTURE_TEXT",
-                f"a value of column {column.name} is not text in {name}",
-                where=column.name,
-                todo="convert the table: ALTER TABLE ... CONVERT TO CHARACTER SET utf8mb4",
-            ) from error
-
-    return text
-
-
 # Readers ------------------------------------------------------------------------------------------
 
 
@@ -197,52 +192,34 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _days(value: date) -> int:
-    return (value - _FIRST_DAY).days
+def _itself(ref: str) -> str:
+    return ref
 
 
-def _micros(value: datetime) -> int:
-    return (value - _EPOCH) // _MICRO
+def _number(ref: str) -> str:
+    """Bits as a number."""
+    return f"{ref} + 0"
 
 
-def _span(value: timedelta) -> int:
-    return value // _MICRO
+def _exact(ref: str) -> str:
+    """All digits of a number, whatever its column shows."""
+    return f"{ref} * 1e0"
 
 
-def _json(value: Any) -> Any:
-    """MySQL's JSON comes as objects, everything else as text."""
-    return value if isinstance(value, str | bytes) else json.dumps(_texts(value))
-
-
-def _texts(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.decode()
-    if isinstance(value, dict):
-        return {_texts(name): _texts(one) for name, one in value.items()}
-    return [_texts(one) for one in value] if isinstance(value, list) else value
-
-
-def _since(ref: str) -> str:
-    return f"TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {ref})"
-
-
-_READERS: dict[str, tuple[Callable[[str], str], Encode, Encode]] = {
-    "int": (lambda ref: ref, int, _plain),
-    "bigint unsigned": (lambda ref: ref, int, _plain),
-    "decimal": (lambda ref: ref, Decimal, _plain),
-    "float": (lambda ref: f"{ref} + 0e0", float, _plain),
-    "double": (lambda ref: ref, float, _plain),
-    "date": (lambda ref: f"DATEDIFF({ref}, '1970-01-01')", int, _days),
-    "datetime": (_since, int, _micros),
-    "timestamp": (_since, int, _micros),
-    "time": (lambda ref: f"ROUND(TIME_TO_SEC({ref}) * 1000000)", lambda v: int(Decimal(v)), _span),
-    "text": (lambda ref: ref, _plain, _json),
-    "bytes": (lambda ref: ref, _plain, _plain),
-    "bits": (lambda ref: f"{ref} + 0", int, lambda value: int(value, 2)),
-    "flag": (lambda ref: f"{ref} + 0", int, lambda value: int(value, 2)),
-    "other": (lambda ref: ref, _plain, _plain),
+_READERS: dict[str, tuple[Callable[[str], str], Encode]] = {
+    "int": (_itself, int),
+    "bigint unsigned": (_itself, int),
+    "decimal": (_itself, Decimal),
+    "float": (_exact, float),
+    "double": (_exact, float),
+    "date": (_itself, date_of),
+    "datetime": (_itself, moment_of),
+    "timestamp": (_itself, moment_of),
+    "time": (_itself, span_of),
+    "bits": (_number, int),
+    "flag": (_number, int),
 }
-"""Kind -> SQL in a snapshot, its text as a plain value, the log's value as the same plain value."""
+"""Kind -> SQL in a snapshot, and its text as a plain value, None for a date that is none."""
 
 
 # Writers ------------------------------------------------------------------------------------------
@@ -257,14 +234,18 @@ def _writer(kind: Kind, decimals: Decimals) -> Encode:
         case "decimal":
             return lambda value: _base64(_octets(int(value.scaleb(kind.size, _EXACT))))
         case "float":
-            return lambda value: float(str(np.float32(value)))
+            return lambda value: float(str(np.float32(value))) + 0.0
+        case "double":
+            return lambda value: (
+                value + 0.0
+            )  # a zero's sign is in the log, but no client is told it
         case "datetime":
             return lambda value: value // 1000 if kind.size <= 3 else value
         case "timestamp":
             return _instant
         case "bytes":
-            # Of no bytes at all the log's reader makes a text.
-            return lambda value: _base64((value or b"").ljust(kind.size, b"\0"))
+            # The log leaves out the zeros at the end of a BINARY(n).
+            return lambda value: _base64(value.ljust(kind.size, b"\0"))
         case "bits":
             size = (kind.size + 7) // 8
             return lambda value: _base64(value.to_bytes(size, "little"))
@@ -284,9 +265,6 @@ def _base64(octets: bytes) -> str:
     return base64.b64encode(octets).decode()
 
 
-def _instant(micros: int) -> str | None:
-    """A TIMESTAMP in UTC; MariaDB has none at 0, which is how it writes a date that is none."""
-    if micros == 0:
-        return None
-    at = _EPOCH + timedelta(microseconds=micros)
-    return f"{at.isoformat()}Z"
+def _instant(micros: int) -> str:
+    """A TIMESTAMP in UTC."""
+    return f"{(_EPOCH + timedelta(microseconds=micros)).isoformat()}Z"

@@ -1,10 +1,11 @@
 """A server's log event by event, each of a type that is known (FACTS, MariaDB; MySQL's and MariaDB's
 replication protocol).
 
-`mysql-replication` decodes tables and rows. Around it stands what it does not do: every type of event
-is decoded, known to change no row, or ends the capture by its name; compressed events are unpacked;
+`mysql-replication` decodes what frames transactions. Around it stands what it does not do: every type of
+event is decoded, known to change no row, or ends the capture by its name; compressed events are unpacked;
 whether events carry a checksum is taken from the log's file, not from the server's setting of the
-moment; and a statement is read with the sql_mode and the character set of the session that wrote it.
+moment; a statement is read with the sql_mode and the character set of the session that wrote it; and
+rows are read by the log's description of their table, to the last digit (`tablemap`, `logvalues`).
 
 The stream never reconnects: what it had read of a transaction would be read twice.
 """
@@ -35,15 +36,10 @@ from pymysqlreplication.event import (
     XidEvent,
 )
 from pymysqlreplication.packet import BinLogPacketWrapper
-from pymysqlreplication.row_event import (
-    DeleteRowsEvent,
-    PartialUpdateRowsEvent,
-    TableMapEvent,
-    UpdateRowsEvent,
-    WriteRowsEvent,
-)
 
 from streaming.capture.logevents import Table
+from streaming.capture.logvalues import Row, rows_of
+from streaming.capture.tablemap import TableMap, packed, read_table_map
 from streaming.errors import FrescoError
 from streaming.sources.mysqlstate import Place
 from streaming.sources.mysqlurl import MysqlUrl, arguments
@@ -52,8 +48,16 @@ HEARTBEAT_SECONDS = 5
 """The server proves that it lives; without a word for twice as long the connection counts as lost."""
 _HEADER = struct.Struct("<xIBIIIH")
 """Of an event as it is sent: OK, time, type, server, size, where it ends, flags."""
-_CRC32, _CRC_BYTES, _IGNORABLE = 1, 4, 0x80
-_QUERY, _EXECUTE_LOAD, _INCIDENT, _PAYLOAD = 2, 18, 26, 40
+_CRC32, _CRC_BYTES, _IGNORABLE, _ARTIFICIAL = 1, 4, 0x80, 0x20
+_ANNOTATED = 2
+"""The server is asked to leave nothing out, so that what it does not number can be."""
+_END = 14
+"""Where in the header it stands."""
+_QUERY, _ROTATE, _DESCRIPTION, _EXECUTE_LOAD = 2, 4, 15, 18
+_TABLE_MAP, _INCIDENT, _PAYLOAD = 19, 26, 40
+_ROWS = {23: "c", 24: "u", 25: "d", 30: "c", 31: "u", 32: "d", 39: "u"}
+_PARTIAL = 39
+"""MySQL's rows with parts of JSON values in them."""
 _COMPRESSED = {165: 2, 166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
 """MariaDB's compressed types (log_bin_compress), and what each is when unpacked."""
 _UPDATES = (24, 31)
@@ -62,17 +66,9 @@ _DECODED = {
     4: RotateEvent,
     15: FormatDescriptionEvent,
     16: XidEvent,
-    19: TableMapEvent,
-    23: WriteRowsEvent,
-    24: UpdateRowsEvent,
-    25: DeleteRowsEvent,
     27: HeartbeatLogEvent,
-    30: WriteRowsEvent,
-    31: UpdateRowsEvent,
-    32: DeleteRowsEvent,
     33: GtidEvent,
     38: XAPrepareEvent,
-    39: PartialUpdateRowsEvent,
     161: MariadbBinLogCheckPointEvent,
     162: MariadbGtidEvent,
     163: MariadbGtidListEvent,
@@ -98,10 +94,7 @@ _HARMLESS = {
     164: "START_ENCRYPTION",  # the server decrypts what it sends
 }
 """Types that change no row."""
-_NAMED = {140: ", a COMPRESSED text", 141: ", a COMPRESSED text", 242: ", VECTOR"}
 _HEARTBEATS = (27, 41)
-_TYPES = frozenset((*range(1, 6), *range(7, 14), *range(15, 20), 245, 246, 252, 254, 255))
-"""Types of columns that the library reads; of another one it misreads the columns that follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +116,29 @@ class LoggedStatement:
     sql_mode: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class LoggedRows:
+    """Rows of a captured table.
+
+    Attributes:
+        begin, end: its place in the file.
+        op: "c", "u" or "d".
+        described: the table.
+        rows: the values, or those before and after, as `logvalues` reads them; None where the log does
+            not hold whole rows.
+        partial: JSON values are written in part.
+    """
+
+    begin: int
+    end: int
+    server: int
+    timestamp: int
+    op: str
+    described: TableMap
+    rows: list[tuple[Row, Row | None]] | None
+    partial: bool = False
+
+
 class LogHeartbeat:
     """The server lives and has nothing more to say."""
 
@@ -140,14 +156,14 @@ class LogStream:
         self, url: MysqlUrl, source: str, tables: Iterable[Table], start: Place, replica: int
     ) -> None:
         self._url, self._source, self._start, self._replica = url, source, start, replica
-        self._schemas = sorted({database for database, _ in tables})
-        self._names = sorted({table for _, table in tables})
-        self._file = start.file
+        self._wanted = frozenset(tables)
+        self._file, self._end = start.file, start.offset
         self._connection: Any = None
         self._checksum = True
         self._version: tuple[int, ...] = (0, 0, 0)
         self._headers: Any = None
-        self._tables: dict[int, Any] = {}
+        self._mariadb = False
+        self._tables: dict[int, TableMap] = {}
 
     def close(self) -> None:
         """Leave the server; another thread's `fetch` ends with an error."""
@@ -156,11 +172,11 @@ class LogStream:
                 self._connection.close()
 
     def fetch(self) -> Any | None:
-        """The next event: the library's, a `LoggedStatement` or a `LogHeartbeat`; None at the log's end.
+        """The next event: the library's or one of those above; None at the log's end.
 
         Raises:
             pymysql.MySQLError: the connection's.
-            FrescoError: CAPTURE_EVENT, CAPTURE_INCIDENT, CAPTURE_TYPE.
+            FrescoError: CAPTURE_EVENT, CAPTURE_INCIDENT, CAPTURE_TYPE, CAPTURE_ROWS.
         """
         if self._connection is None:
             self._connection = self._dumping()
@@ -180,9 +196,10 @@ class LogStream:
             cursor.execute("SET @master_binlog_checksum = 'CRC32', @mariadb_slave_capability = 4")
             cursor.execute("SET @source_binlog_checksum = 'CRC32'")
             cursor.execute(f"SET @master_heartbeat_period = {HEARTBEAT_SECONDS * 10**9}")
-        dbms = "mariadb" if "mariadb" in connection.get_server_info().lower() else "mysql"
-        connection._get_dbms = lambda: dbms
-        request = struct.pack("<BIHI", COM_BINLOG_DUMP, self._start.offset, 0, self._replica)
+        self._mariadb = "mariadb" in connection.get_server_info().lower()
+        connection._get_dbms = lambda: "mariadb" if self._mariadb else "mysql"
+        flags = _ANNOTATED if self._mariadb else 0
+        request = struct.pack("<BIHI", COM_BINLOG_DUMP, self._start.offset, flags, self._replica)
         request += self._start.file.encode()
         connection._write_bytes(struct.pack("<I", len(request)) + request)
         connection._next_seq_id = 1
@@ -195,22 +212,24 @@ class LogStream:
         _, kind, _, size, _, flags = _HEADER.unpack_from(data)
         if kind in _HEARTBEATS:
             return LogHeartbeat()
+        data = self._placed(data, kind, size, flags)
         if kind in _COMPRESSED:
             data, kind = unpacked(data, self._checksum), _COMPRESSED[kind]
         if kind in (_QUERY, _EXECUTE_LOAD):
             return self._statement(data, kind, size)
+        if kind == _TABLE_MAP:
+            number, described = read_table_map(self._body(data), self._wanted, self._mariadb)
+            self._tables[number] = described
+            return None
+        if kind in _ROWS:
+            return self._rows(data, kind, size)
         if kind not in _DECODED:
             if kind in _HARMLESS or (flags & _IGNORABLE and kind not in (_INCIDENT, _PAYLOAD)):
                 return None
             raise self._unknown(data, kind)
-        if kind == 15:  # a file begins: it says how its events are made
+        if kind == _DESCRIPTION:  # a file begins: it says how its events are made
             self._checksum = data[-_CRC_BYTES - 1] == _CRC32
             self._tables.clear()
-        if kind == 19:
-            self._check_types(data)
-        if kind == 19 and not self._checksum:
-            # The library takes the last bytes of a table's description for a checksum in any case.
-            data += b"\0" * _CRC_BYTES
         event = self._decoded(data, kind)
         if event is None:
             return None
@@ -219,43 +238,52 @@ class LogStream:
             case FormatDescriptionEvent():
                 self._version, self._headers = event.mysql_version, event.post_header_len
                 return None
-            case TableMapEvent():
-                self._tables[event.table_id] = event.get_table()
-                return None
             case RotateEvent():
-                self._file = event.next_binlog
+                self._file, self._end = event.next_binlog, event.position
         return event
 
-    def _check_types(self, data: bytes) -> None:
-        """Refuse a captured table that has a column of a type which the library cannot read."""
-        at = _HEADER.size + 8
-        schema, at = data[at + 1 : at + 1 + data[at]], at + 2 + data[at]
-        table, at = data[at + 1 : at + 1 + data[at]], at + 2 + data[at]
-        if schema.decode() not in self._schemas or table.decode() not in self._names:
-            return
-        columns, at = _packed(data, at)
-        for number, type_ in enumerate(data[at : at + columns], 1):
-            if type_ not in _TYPES:
-                raise FrescoError(
-                    "CAPTURE_TYPE",
-                    f"column {number} of {schema.decode()}.{table.decode()} has a type that is not known"
-                    f" in a log ({type_}{_NAMED.get(type_, '')})",
-                    where=f"source {self._source}, log file {self._file}",
-                    todo="give the column another type (without COMPRESSED), or leave the table out of"
-                    " the capture, and capture under another prefix in a new pipeline",
-                )
+    def _placed(self, data: bytes, kind: int, size: int, flags: int) -> bytes:
+        """The event with the place where it ends, which newer MariaDBs leave out inside transactions."""
+        (end,) = struct.unpack_from("<I", data, _END)
+        if end:
+            self._end = end
+        elif kind not in (_ROTATE, _DESCRIPTION) and not flags & _ARTIFICIAL:
+            self._end += size
+            return data[:_END] + struct.pack("<I", self._end) + data[_END + 4 :]
+        return data
+
+    def _body(self, data: bytes) -> bytes:
+        """An event without its header and its checksum."""
+        return data[_HEADER.size : len(data) - (_CRC_BYTES if self._checksum else 0)]
+
+    def _rows(self, data: bytes, kind: int, size: int) -> LoggedRows | None:
+        """The rows of a captured table."""
+        seconds, _, server, _, end, _ = _HEADER.unpack_from(data)
+        body = self._body(data)
+        described = self._tables.get(int.from_bytes(body[:6], "little"))
+        if described is None or not described.columns:
+            return None
+        begin, op = max(end - size, 0), _ROWS[kind]
+        if kind == _PARTIAL:
+            return LoggedRows(begin, end, server, seconds, op, described, None, partial=True)
+        at = 8
+        if kind in _V2:
+            at += struct.unpack_from("<H", body, at)[0]
+        where = f"source {self._source}, log {Place(self._file, begin)}"
+        rows = rows_of(body, at, described.columns, op == "u", where)
+        return LoggedRows(begin, end, server, seconds, op, described, rows)
 
     def _decoded(self, data: bytes, kind: int) -> Any | None:
         return BinLogPacketWrapper(
             MysqlPacket(data, "utf8"),
-            self._tables,
+            {},
             self._connection,
             self._version,
             self._checksum,
             (_DECODED[kind],),
-            self._names,
             None,
-            self._schemas,
+            None,
+            None,
             None,
             False,
             False,
@@ -269,7 +297,7 @@ class LogStream:
     def _statement(self, data: bytes, kind: int, size: int) -> LoggedStatement:
         """A statement with its session's settings, which stand in front of it."""
         seconds, _, server, _, end, _ = _HEADER.unpack_from(data)
-        body = data[_HEADER.size : len(data) - (_CRC_BYTES if self._checksum else 0)]
+        body = self._body(data)
         _, _, length, _, known = struct.unpack_from("<IIBHH", body)
         at = 13 if kind == _QUERY else 26
         sql_mode, charset = _session(body[at : at + known])
@@ -351,7 +379,7 @@ def unpacked(data: bytes, checksum: bool) -> bytes:
         at += 8
         if kind in _V2:
             at += struct.unpack_from("<H", data, at)[0]
-        columns, at = _packed(data, at)
+        columns, at = packed(data, at)
         at += (columns + 7) // 8 * (2 if kind in _UPDATES else 1)
     head, length = data[at], data[at] & 7
     if head & 0x70 or not head & 0x80:
@@ -367,12 +395,3 @@ def unpacked(data: bytes, checksum: bool) -> bytes:
     body = data[_HEADER.size : at] + content + (b"\0" * _CRC_BYTES if checksum else b"")
     whole = _HEADER.size - 1 + len(body)
     return b"\0" + _HEADER.pack(seconds, kind, server, whole, end, flags)[1:] + body
-
-
-def _packed(data: bytes, at: int) -> tuple[int, int]:
-    """A number of the protocol's variable length, and where it ends."""
-    first = data[at]
-    if first < 251:
-        return first, at + 1
-    size = {252: 2, 253: 3, 254: 8}[first]
-    return int.from_bytes(data[at + 1 : at + 1 + size], "little"), at + 1 + size

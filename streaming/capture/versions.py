@@ -16,6 +16,7 @@ from pymysqlreplication.constants import FIELD_TYPE
 
 from streaming.capture.logevents import Image, Table
 from streaming.capture.statements import Words, names_one_of
+from streaming.capture.tablemap import LoggedColumn
 from streaming.errors import FrescoError
 
 NO_END = ("2038-01-19T03:14:07.999999Z", "2106-02-07T06:28:15.999999Z")
@@ -96,7 +97,7 @@ class Versions:
         self._known: dict[Table, Period] = {}
         self._strange: set[Table] = set()
 
-    def of(self, table: Table, columns: Sequence[Any]) -> Versioned | None:
+    def of(self, table: Table, columns: Sequence[LoggedColumn]) -> Versioned | None:
         """How an event's present rows are told; None where all are.
 
         Raises:
@@ -104,7 +105,7 @@ class Versions:
         """
         names = [column.name for column in columns]
         moments = {
-            one.name for one in columns if one.type == FIELD_TYPE.TIMESTAMP2 and one.fsp == 6
+            one.name for one in columns if one.type == FIELD_TYPE.TIMESTAMP2 and one.first == 6
         }
         if table not in self._known:
             self._known[table] = self._read(table)

@@ -12,6 +12,7 @@ import secrets
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pymysql
@@ -41,11 +42,16 @@ _TODO = (
 
 
 class Mariadb:
-    """The server of the stack in `folder`; its data stay in `<folder>/mariadb` between starts."""
+    """The server of the stack in `folder`; its data stay in `<folder>/mariadb` between starts.
 
-    def __init__(self, folder: Path, port: int) -> None:
+    Args:
+        program: the words that run another server than the installed one, its path the last of them.
+    """
+
+    def __init__(self, folder: Path, port: int, program: Sequence[str] = ()) -> None:
         self.folder = folder
         self.port = port
+        self._program = tuple(program)
         self._home = folder / "mariadb"
         self._process: ManagedProcess | None = None
 
@@ -68,7 +74,7 @@ class Mariadb:
 
         Raises FrescoError EMBEDDED_START_FAILED or EMBEDDED_MARIADB_MISSING.
         """
-        server = server_program()
+        server = self._program or (server_program(),)
         self._home.mkdir(parents=True, exist_ok=True)
         account = server_account("MariaDB", ("mysql", "nobody"), [self._home.resolve()])
         if not (self._home / "data").is_dir():
@@ -83,7 +89,7 @@ class Mariadb:
             f"--init-file={self._home / 'users.sql'}",
             *(f"--{name}={value}" for name, value in MARIADB_SETTINGS.items()),
         ]
-        command = Command("mariadb", [server, *options], account=account)
+        command = Command("mariadb", [*server, *options], account=account)
         self._process = ManagedProcess(command, self.folder).start()
         self._process.wait_healthy(self._answers, _READY_SECONDS)
 
@@ -100,7 +106,7 @@ class Mariadb:
                 while cursor.nextset():
                     pass
 
-    def _initialise(self, server: str, account: Account | None) -> None:
+    def _initialise(self, server: Sequence[str], account: Account | None) -> None:
         """Make the system's tables in a folder that gets its name only when it is whole.
 
         The one user there is stands in a file that the server runs at each start.
@@ -129,9 +135,9 @@ class Mariadb:
             for folder in (fresh, scratch):
                 os.chown(folder, account.uid, account.gid)
         tables = self._home / "tables.sql"
-        tables.write_text(_system_tables(server))
+        tables.write_text(_system_tables(server[-1]))
         # The server reads its standard input, which a managed process has none of.
-        words = ["/bin/sh", "-c", 'exec "$0" "$@" < ' + shlex.quote(str(tables)), server]
+        words = ["/bin/sh", "-c", 'exec "$0" "$@" < ' + shlex.quote(str(tables)), *server]
         words += ["--no-defaults", "--bootstrap", f"--datadir={fresh}", f"--tmpdir={scratch}"]
         command = Command("mariadb-init", words, account=account)
         ManagedProcess(command, self.folder).start().wait_done(120)

@@ -20,10 +20,7 @@ from streaming.sources.mysqlstate import SnapshotTaker
 from streaming.sources.mysqlurl import connect, is_lost, parse_url, said
 from streaming.sources.reconnecting import Lost, Reconnecting
 
-_SETTINGS = (
-    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-    "SET SESSION sql_mode = ''",
-)
+_SETTINGS = ("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",)
 PLAIN = {kind: encode for kind, encode in conversions.items() if not isinstance(kind, int)}
 """Converters of parameters only: every value comes as the text or the bytes the server sent."""
 _TIMEOUTS = (1969, 3024)

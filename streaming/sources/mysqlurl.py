@@ -82,7 +82,10 @@ def parse_url(url: str, source: str) -> MysqlUrl:
 
 
 def arguments(url: MysqlUrl, **more: Any) -> dict[str, Any]:
-    """Keyword arguments of `pymysql.connect`; everything in UTC and utf8mb4, values as they are sent."""
+    """Keyword arguments of `pymysql.connect`; everything in UTC and utf8mb4, values as they are sent.
+
+    The server's own sql_mode would pad a CHAR, or read a quoted name as a text.
+    """
     chosen: dict[str, Any] = {
         "host": url.host,
         "port": url.port,
@@ -93,7 +96,7 @@ def arguments(url: MysqlUrl, **more: Any) -> dict[str, Any]:
         "connect_timeout": 10,
         "autocommit": True,
         "client_flag": CLIENT.MULTI_STATEMENTS,
-        "init_command": "SET time_zone = '+00:00'",
+        "init_command": "SET time_zone = '+00:00', sql_mode = ''",
         "local_infile": False,
     }
     if url.ssl_ca:

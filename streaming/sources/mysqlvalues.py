@@ -1,8 +1,8 @@
 """Values out of MariaDB and back into it, the same values that `sources.values` reads from the log.
 
 Rows come over the client protocol as texts, one column after the other cast by Arrow; dates and moments
-as whole days and microseconds, computed by the server. What has no value in the log (a date of zeros)
-has none here.
+are counted here as they are of the log (`mysqldates`). What has no value there (a date of zeros) has none
+here.
 
 Keys, the known values a relation is restricted to, go as constants of an IN list, so that an index on
 the column serves; where MariaDB's equality is coarser than ours (letter case, trailing blanks) more rows
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from streaming.algebra.types import arrow_type, is_decimal
 from streaming.errors import FrescoError
+from streaming.sources.mysqldates import numbers_of
 from streaming.sources.schema import CapturedRelation
 
 Literals = Callable[[pa.Array], list[str | None]]
@@ -46,12 +47,8 @@ class MysqlColumn:
     def selected(self, ref: str) -> str:
         """SQL of the value as the client is to get it."""
         match self.spark:
-            case "date":
-                return f"DATEDIFF({ref}, '1970-01-01')"
-            case "timestamp" | "timestamp_ntz":
-                return f"TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {ref})"
-            case "float":
-                return f"{ref} + 0e0"  # alone it would be written with six digits
+            case "float" | "double":
+                return f"{ref} * 1e0"  # alone it would be written with the digits that it shows
             case "boolean":
                 return f"{ref} + 0"
         return ref
@@ -83,22 +80,16 @@ class MysqlColumn:
             case "string":
                 return texts
             case "date":
-                return texts.cast(pa.int32()).view(wanted)
+                numbers, nothing = numbers_of(texts.to_pylist(), moments=False)
+                return pa.array(numbers.astype("int32"), mask=nothing).view(wanted)
             case "timestamp" | "timestamp_ntz":
-                zeros = self._none_at_zero(texts.cast(pa.int64()))
-                return zeros.view(wanted)
-            case "float":
-                return texts.cast(pa.float64()).cast(wanted)
+                numbers, nothing = numbers_of(texts.to_pylist(), moments=True)
+                return pa.array(numbers, mask=nothing).view(wanted)
+            case "float" | "double":
+                return pc.add(texts.cast(pa.float64()), 0.0).cast(wanted)  # zeros have no sign
             case "boolean":
                 return pc.not_equal(texts.cast(pa.int64()), 0)
         return texts.cast(wanted)
-
-    def _none_at_zero(self, micros: pa.Array) -> pa.Array:
-        """A TIMESTAMP of zeros is no time; a real one cannot be at 0, a DATETIME can."""
-        if self.spark == "timestamp_ntz":
-            return micros
-        nothing = pa.scalar(None, pa.int64())
-        return pc.if_else(pc.equal(micros, 0), nothing, micros)
 
     @property
     def key(self) -> Literals | None:

@@ -244,6 +244,9 @@ TRIED: dict[str, Callable[[], object]] = {
     "SET GLOBAL binlog_transaction_compression = OFF": statement(
         "SET GLOBAL binlog_transaction_compression = OFF", "mysql"
     ),
+    "SET GLOBAL mysql56_temporal_format = ON; ALTER TABLE ... FORCE": statement(
+        "ALTER TABLE t FORCE", "mysql"
+    ),
     "SET GLOBAL log_bin_compress = OFF": statement("SET GLOBAL log_bin_compress = OFF", "mysql"),
     "ALTER TABLE ... CONVERT TO CHARACTER SET utf8mb4": statement(
         "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4", "mysql"

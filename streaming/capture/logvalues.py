@@ -71,9 +71,9 @@ def rows_of(
             "CAPTURE_ROWS",
             f"rows in the log are not what it says of their columns: {error}",
             where=where,
-            todo="was a column made in the format of MariaDB 5.3? SET GLOBAL mysql56_temporal_format = ON;"
-            " ALTER TABLE ... FORCE; then capture under another prefix in a new pipeline, with a new"
-            " snapshot",
+            todo="a column may be in the format of MariaDB 5.3:"
+            " SET GLOBAL mysql56_temporal_format = ON; ALTER TABLE ... FORCE; then capture under another"
+            " prefix in a new pipeline, with a new snapshot",
         ) from error
     return found
 

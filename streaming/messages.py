@@ -60,7 +60,11 @@ class Control(Frozen):
             the relation could not be decoded, so views that use it stop before this number.
         columns: of a taint, the positions that could not be read and are NULL from here on: only
             views that read one of them stop. () is the whole relation, which lacks rows.
-        what: what is wrong with the first such record, a sentence; "" when it is not known.
+        adds: of a taint of columns, what its batch adds to the print of the column's images whose values
+            cannot be read; where the prints add up to 0, all of them are gone and the column is whole
+            again (`sources.rowquery`). None where nothing later can make it so.
+        what: what is wrong with the first such record, a sentence; "" when it is not known; of a
+            truncate, that it makes room for a snapshot's rows.
         where: the record's place.
     """
 
@@ -68,6 +72,7 @@ class Control(Frozen):
     relation: str
     kind: Literal["truncate", "tainted"]
     columns: tuple[int, ...] = Field(default=(), exclude_if=not_)
+    adds: int | None = Field(default=None, exclude_if=lambda adds: adds is None)
     what: str = Field(default="", exclude_if=not_)
     where: str = Field(default="", exclude_if=not_)
 

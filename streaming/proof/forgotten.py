@@ -4,7 +4,10 @@ From that number on the column is NULL in every row (`sources.unread`), in retra
 too, whose insertions had a value. The relation as the views that go on see it has forgotten the
 column by then: under the first such number each row that stands is exchanged for itself with NULL.
 The views that read the column have stopped before that number and see its values up to there.
-A relation that lacks whole records from a number on is told up to there only: all its views stopped.
+Values that have been corrected since were NULL for a while, in insertions and retractions alike: nothing
+is forgotten then, and the views that read them are not judged where they stood still.
+A relation that lacks whole records from a number on is not told from there until its source emptied it:
+all its views stopped.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import pyarrow.compute as pc
 
 from streaming.algebra.tree import Relation, column_name
 from streaming.warehouse.decisions import standing
+from streaming.warehouse.initial import emptied_by_source, still_lost
 from streaming.warehouse.updates import UpdatesReader
 
 _EVERYTHING = 1 << 62
@@ -32,13 +36,15 @@ class Forgotten:
 
     def __init__(self, warehouse: str) -> None:
         reader = UpdatesReader(warehouse)
+        controls = reader.controls(-1, _EVERYTHING)
+        self._emptied = emptied_by_source(controls)
         self._columns: dict[str, dict[str, int]] = {}
-        for number, relation, column in reader.lost_columns(-1, _EVERYTHING):
-            self._columns.setdefault(relation, {}).setdefault(column, number)
-        self._damaged: dict[str, int] = {}
-        taints = [one for one in reader.controls(-1, _EVERYTHING) if one.kind == "tainted"]
+        for one in still_lost(reader.lost_columns(-1, _EVERYTHING), self._emptied):
+            self._columns.setdefault(one.relation, {})[one.column] = one.number
+        self._damaged: dict[str, list[int]] = {}
+        taints = [one for one in controls if one.kind == "tainted"]
         for control in standing(Path(warehouse), reader, taints):
-            self._damaged.setdefault(control.relation, control.number)
+            self._damaged.setdefault(control.relation, []).append(control.number)
 
     def columns(self, relation: Relation) -> Mapping[int, int]:
         """Positions of the lost columns, and the first number without each."""
@@ -50,9 +56,14 @@ class Forgotten:
         }
 
     def sound(self, relation: Relation, rows: pa.Table) -> pa.Table:
-        """The updates up to where records of the relation are lacking."""
-        damaged = self._damaged.get(relation.name)
-        return rows if damaged is None else rows.filter(pc.less(rows.column(0), damaged))
+        """The updates without those from where records are lacking until the relation was emptied."""
+        for damaged in self._damaged.get(relation.name, ()):
+            ends = [n for n in self._emptied.get(relation.name, ()) if n > damaged]
+            sound = pc.less(rows.column(0), damaged)
+            if ends:
+                sound = pc.or_(sound, pc.greater_equal(rows.column(0), min(ends)))
+            rows = rows.filter(sound)
+        return rows
 
     def exchanged(
         self, relation: Relation, rows: pa.Table, truncated: Sequence[int] = ()

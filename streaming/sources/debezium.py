@@ -193,7 +193,7 @@ class Decoder:
         for form in (wrapped, not wrapped):
             if found and not texts.num_rows:
                 break
-            sql = row_query(captured, dialect, form, not metadata)
+            sql = row_query(captured, dialect, form, not metadata, bool(retyped))
             table, texts = self._query(captured.topic, texts, sql, bad)
             without = pc.is_null(table["op"])
             if not table["op"].null_count:

@@ -19,7 +19,7 @@ from streaming.algebra.tree import MULTIPLICITY, NUMBER, column_name
 from streaming.algebra.types import delta_schema
 from streaming.messages import Control
 from streaming.sources.schema import CapturedRelation
-from streaming.sources.unread import taints
+from streaming.sources.unread import REPLACED, taints
 
 Query = Callable[[str, pa.Table], pa.Table]
 
@@ -49,7 +49,7 @@ def numbered_changes(captured: CapturedRelation, rows: pa.Table, query: Query) -
         query: runs SQL over a table named `rows`, keeping its order.
     """
     rows, controls = _truncated(captured, rows)
-    controls += taints(captured, rows)
+    controls += taints(captured, rows, [one.number for one in controls])
     rows, unresolved = _toasted(rows)
     rows = _changing(captured, rows, query)
     return Batch(rows, _delta(captured, rows), controls, unresolved)
@@ -74,7 +74,10 @@ def _truncated(captured: CapturedRelation, rows: pa.Table) -> tuple[pa.Table, tu
         after = (positions > position) | ((positions == position) & (orders > order))
         keep &= (numbers != number) | after
     name = captured.relation.name
-    controls = tuple(Control(number=n, relation=name, kind="truncate") for n in sorted(at))
+    controls = tuple(
+        Control(number=n, relation=name, kind="truncate", what=REPLACED if at[n][0] == 0 else "")
+        for n in sorted(at)
+    )
     return rows.filter(pa.array(keep)), controls
 
 

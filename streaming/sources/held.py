@@ -163,7 +163,7 @@ class Held:
         chunks = []
         for note in notes:
             if "ipc" in note:
-                chunks.append(Chunk(_from_ipc(note["ipc"])))
+                chunks.append(Chunk(_fitted(_from_ipc(note["ipc"]), self.schema)))
                 continue
             chunk = self._staged(note["path"])
             waits = np.zeros(chunk.near.num_rows, bool)
@@ -181,10 +181,19 @@ class Held:
         if self.files is None:
             raise ValueError(f"rows are staged at {path} and there is nothing to read them with")
         rows = self.files.load(path, names)
-        return rows.cast(pa.schema([self.schema.field(name) for name in names])) if names else rows
+        wanted = pa.schema([self.schema.field(name) for name in names])
+        return _fitted(rows, wanted) if names else rows
 
     def _names(self, columns: Sequence[str] | None) -> list[str]:
         return list(self.schema.names if columns is None else columns)
+
+
+def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows in a schema; a column that an older Fresco did not keep is null."""
+    for field in schema:
+        if field.name not in rows.column_names:
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    return rows.select(schema.names).cast(schema)
 
 
 def _ranges(chunk: Chunk) -> list[list[int]]:

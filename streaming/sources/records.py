@@ -71,7 +71,8 @@ class Decoded:
         rows: per relation, in topic order: partition, offset, op (c u d r t), transaction, position
             (int64 LSN), total_order, toast (positions whose value an earlier row of the transaction
             holds, else null), missing and unfit (positions of columns that the event does not name,
-            or whose value does not fit and is NULL; null when all is right), before b0.. and
+            or whose value does not fit and is NULL; null when all is right), prints (of the unfit
+            columns, see `rowquery`), before b0.. and
             after a0.. in the relation's types.
         transactions: per source: offset, status, transaction, position, committed_ms, counts
             (list of struct collection, count; null in a BEGIN).

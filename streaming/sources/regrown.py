@@ -62,9 +62,15 @@ def _refit(rows: pa.Table, old: Sequence[Column], captured: CapturedRelation) ->
     }
     new = [p for p in range(len(captured.relation.schema)) if p not in place.values()]
     columns = {name: rows[name] for name in rows.column_names if not name[1:].isdigit()}
+    pairs = zip(rows["unfit"].to_pylist(), rows["prints"].to_pylist(), strict=True)
+    prints = [dict(zip(unfit or (), printed or (), strict=True)) for unfit, printed in pairs]
     for name in ("toast", "missing", "unfit"):
         moved = [_moved(positions, place) for positions in rows[name].to_pylist()]
         columns[name] = pa.array(moved, schema.field(name).type)
+    back = {new: old for old, new in place.items()}
+    told = zip(columns["unfit"].to_pylist(), prints, strict=True)
+    kept = [None if unfit is None else [its[back[p]] for p in unfit] for unfit, its in told]
+    columns["prints"] = pa.array(kept, schema.field("prints").type)
     if new:
         lists = zip(columns["missing"].to_pylist(), rows["op"].to_pylist(), strict=True)
         lacking = [had if op == "t" else sorted([*(had or ()), *new]) for had, op in lists]

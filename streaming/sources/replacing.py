@@ -152,7 +152,7 @@ def _keyed(captured: CapturedRelation, whole: bool) -> str:
     named = ", ".join(f"k{i}" for i in key)
     same = " AND ".join(f"x.a{i} IS NOT DISTINCT FROM y.k{i}" for i in key)
     equal = " AND ".join(f"x.a{i} IS NOT DISTINCT FROM y.a{i}" for i in key)
-    told = f"SELECT {images}, NULL AS missing, NULL AS unfit FROM again_held AS x"
+    told = f"SELECT {images}, NULL AS missing, NULL AS unfit, NULL AS prints FROM again_held AS x"
     others = f"UNION ALL {told} ANTI JOIN fresh AS y ON {equal} ANTI JOIN last AS y ON {same}"
     return f"""
         WITH emptied AS (
@@ -174,8 +174,8 @@ def _keyed(captured: CapturedRelation, whole: bool) -> str:
           SELECT x.* FROM last AS x ANTI JOIN fresh AS y ON {equal.replace("x.a", "x.k")}
           WHERE x.op <> 'd' AND x.stands
         )
-        SELECT {images}, missing, unfit FROM fresh
-        UNION ALL SELECT {images}, NULL, NULL FROM known WHERE toast IS NULL
+        SELECT {images}, missing, unfit, prints FROM fresh
+        UNION ALL SELECT {images}, NULL, NULL, NULL FROM known WHERE toast IS NULL
         UNION ALL {told} SEMI JOIN (SELECT * FROM known WHERE toast IS NOT NULL) AS y ON {same}
         {"" if whole else others}"""
 
@@ -190,8 +190,8 @@ def _unkeyed(captured: CapturedRelation) -> str:
         f"OR EXISTS (SELECT 1 FROM again_later AS y WHERE {same}))"
     )
     return (
-        f"SELECT {images}, missing, unfit FROM again_rows AS x WHERE NOT {named} "
-        f"UNION ALL SELECT {images}, NULL, NULL FROM again_held AS x WHERE {named}"
+        f"SELECT {images}, missing, unfit, prints FROM again_rows AS x WHERE NOT {named} "
+        f"UNION ALL SELECT {images}, NULL, NULL, NULL FROM again_held AS x WHERE {named}"
     )
 
 

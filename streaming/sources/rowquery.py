@@ -4,7 +4,10 @@ Three layers of SQL: parse the JSON once into text fields, name the fields (an u
 takes the old row's), cast them. Struct fields are taken by position, because DuckDB does not tell
 `Id` from `id`. A field that is missing and one that is null look alike in the first layer; only rows
 with a null are asked for their keys. A value that is missing or does not fit comes out as NULL, and
-the row lists its column: `missing` and `unfit` are null in every row that is right.
+the row lists its column: `missing` and `unfit` are null in every row that is right. Beside `unfit` stands
+what each such column adds to the print of all images that cannot be read there: a hash of the new image's
+texts less one of the old image's. A value that is corrected later takes away what it had added, so the
+prints of a column add up to 0 exactly when every image that could not be read is gone again.
 """
 
 from __future__ import annotations
@@ -28,11 +31,18 @@ READ = ("r", PASSING)
 _PRESENT = "s -> s IS NOT NULL"
 
 
-def row_query(captured: CapturedRelation, dialect: str, wrapped: bool, timed: bool = False) -> str:
+def row_query(
+    captured: CapturedRelation,
+    dialect: str,
+    wrapped: bool,
+    timed: bool = False,
+    retyped: bool = False,
+) -> str:
     """SQL over `texts(p, o, v)`; a row whose event has no `op` comes out with op NULL.
 
     Args:
         timed: with `committed_ms`, as the event says it, where no transaction does.
+        retyped: columns whose values are of another type now are among them (`finish_rows`).
     """
     schema = captured.relation.schema
     row = {column.name: "VARCHAR" for column in schema}
@@ -52,7 +62,8 @@ def row_query(captured: CapturedRelation, dialect: str, wrapped: bool, timed: bo
     olds = casts(captured, "x")
     news = casts(captured, "y")
     texts, values, stale = [], [], []
-    checks: dict[int, list[str]] = {}
+    checks: dict[str, dict[int, list[str]]] = {"b": {}, "a": {}}
+    unread: dict[str, list[str]] = {"b": [], "a": []}
     for position in range(len(schema)):
         texts.append(f"struct_extract_at(e.before, {position + 1}) AS x{position}")
         new = f"struct_extract_at(e.after, {position + 1})"
@@ -70,9 +81,11 @@ def row_query(captured: CapturedRelation, dialect: str, wrapped: bool, timed: bo
             values += [f"{sql} AS {name}_{part}" for part, sql in enumerate(cast.columns)]
             if len(cast.columns) == 1:
                 wrong = f"({text} IS NOT NULL AND {name}_0 IS NULL)"
-                checks.setdefault(position, []).append(wrong)
+                checks[name[0]][position] = [wrong]
+                unread[name[0]].append(wrong)
             else:
                 values.append(f"{text} IS NOT NULL AS {name}_text")
+                unread[name[0]].append(f"{text} IS NOT NULL")
     for has, text, keys, side in (
         ("has_before", "x", "kb", "before"),
         ("has_after", "y", "ka", "after"),
@@ -94,8 +107,8 @@ def row_query(captured: CapturedRelation, dialect: str, wrapped: bool, timed: bo
     if dialect == "mysql":
         position_sql = mysql_place("e.source.file", "e.source.pos")
     return (
-        f"SELECT * EXCLUDE (v, ka, kb{_excluded(len(schema))}), "
-        f"{_missing(captured)} AS missing, {_listed(checks)} AS unfit "
+        f"SELECT * EXCLUDE (v, ka, kb{_excluded(len(schema))}), {_hashes(unread, len(schema), retyped)}, "
+        f"{_missing(captured)} AS missing, {_listed(checks['b'])} AS lb, {_listed(checks['a'])} AS la "
         f"FROM (SELECT *, {', '.join(values)} FROM ("
         f"SELECT p, o, v, CASE WHEN e.op = 'r' AND e.source.snapshot = 'incremental' "
         f"THEN '{PASSING}' ELSE e.op END AS op, "
@@ -106,6 +119,16 @@ def row_query(captured: CapturedRelation, dialect: str, wrapped: bool, timed: bo
         f"FROM (SELECT p, o, v, {event} AS e FROM "
         f"(SELECT p, o, v, from_json(v, '{structure}') AS j FROM texts))))"
     )
+
+
+def _hashes(unread: dict[str, list[str]], width: int, always: bool) -> str:
+    """SQL: a hash of each image's texts, `hb` and `ha`, where some value of it may not be readable."""
+    cells = []
+    for side, text in (("b", "x"), ("a", "y")):
+        hashed = f"CAST(hash({', '.join(f'{text}{i}' for i in range(width))}) >> 2 AS BIGINT)"
+        may = "true" if always else " OR ".join(unread[side])
+        cells.append(f"CASE WHEN {may} THEN {hashed} END AS h{side}")
+    return ", ".join(cells)
 
 
 def mysql_place(file: str, offset: str) -> str:
@@ -157,6 +180,7 @@ def row_schema(captured: CapturedRelation) -> pa.Schema:
         pa.field("toast", pa.list_(pa.int32())),
         pa.field("missing", pa.list_(pa.int32())),
         pa.field("unfit", pa.list_(pa.int32())),
+        pa.field("prints", pa.list_(pa.int64())),
     ]
     for side in "ba":
         for position, column in enumerate(captured.relation.schema):
@@ -175,7 +199,7 @@ def finish_rows(
     """
     schema = row_schema(captured)
     columns: dict[str, pa.Array] = {}
-    wrong: dict[int, np.ndarray] = {}
+    wrong = _found_in_text(raw)
     for side, prefix in (("b", "x"), ("a", "y")):
         for position, cast in enumerate(casts(captured, prefix)):
             parts = tuple(
@@ -190,34 +214,66 @@ def finish_rows(
                     there = raw[f"{side}{position}_text"].combine_chunks()
                 misfit = pc.and_(there, pc.is_null(value))
                 if pc.any(misfit).as_py():
-                    before = wrong.get(position, False)
-                    wrong[position] = misfit.to_numpy(zero_copy_only=False) | before
+                    found = wrong.get((position, side), False)
+                    wrong[position, side] = misfit.to_numpy(zero_copy_only=False) | found
             if position in retyped and value.null_count < len(value):
                 misread = pc.is_valid(value).to_numpy(zero_copy_only=False)
-                wrong[position] = misread | wrong.get(position, False)
+                wrong[position, side] = misread | wrong.get((position, side), False)
                 columns[f"{side}{position}"] = pa.nulls(len(value), value.type)
+    columns["unfit"], columns["prints"] = _listed_with_prints(raw, wrong)
     for field in schema:
         if field.name not in columns:
             columns[field.name] = raw[field.name].combine_chunks()
-    if wrong:
-        columns["unfit"] = _added(columns["unfit"], wrong)
     if not metadata:
         place = [columns[n].cast(pa.string()) for n in ("partition", "offset")]
         columns["transaction"] = pc.binary_join_element_wise(captured.topic, *place, "/")
     return pa.table([columns[field.name] for field in schema], schema=schema)
 
 
-def _added(lists: pa.ListArray, wrong: dict[int, np.ndarray]) -> pa.ListArray:
-    """The lists with each position of `wrong` in the rows where its mask is true."""
-    rows = [pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)]
-    values = [pc.list_flatten(lists).to_numpy(zero_copy_only=False)]
-    for position, mask in wrong.items():
-        rows.append(np.flatnonzero(mask))
-        values.append(np.full(len(rows[-1]), position))
-    pairs = np.unique(np.stack([np.concatenate(rows), np.concatenate(values)], axis=1), axis=0)
-    counts = np.bincount(pairs[:, 0], minlength=len(lists))
-    return pa.ListArray.from_arrays(
-        pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32()),
-        pa.array(pairs[:, 1], pa.int32()),
-        mask=pa.array(counts == 0),
+def _found_in_text(raw: pa.Table) -> dict[tuple[int, str], np.ndarray]:
+    """Position and image -> the rows in which the query found that its text does not fit."""
+    wrong: dict[tuple[int, str], np.ndarray] = {}
+    for side in "ba":
+        lists = raw[f"l{side}"].combine_chunks()
+        if lists.null_count == len(lists):
+            continue
+        rows = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
+        values = pc.list_flatten(lists).to_numpy(zero_copy_only=False)
+        for position in np.unique(values).tolist():
+            mask = np.zeros(raw.num_rows, bool)
+            mask[rows[values == position]] = True
+            wrong[position, side] = mask
+    return wrong
+
+
+def _listed_with_prints(
+    raw: pa.Table, wrong: dict[tuple[int, str], np.ndarray]
+) -> tuple[pa.Array, pa.Array]:
+    """`unfit` and `prints` of rows; null in those that are right.
+
+    Args:
+        wrong: position and image -> the rows in which its value does not fit.
+    """
+    count = raw.num_rows
+    if not wrong:
+        return pa.nulls(count, pa.list_(pa.int32())), pa.nulls(count, pa.list_(pa.int64()))
+    hashes = {
+        side: pc.fill_null(raw[f"h{side}"].combine_chunks(), 0).to_numpy(zero_copy_only=False)
+        for side in "ba"
+    }
+    positions = sorted({position for position, _ in wrong})
+    listed = np.zeros((count, len(positions)), bool)
+    prints = np.zeros((count, len(positions)), np.int64)
+    for (position, side), mask in wrong.items():
+        at = positions.index(position)
+        listed[:, at] |= mask
+        prints[mask, at] += hashes[side][mask] if side == "a" else -hashes[side][mask]
+    ends = pa.array(np.concatenate(([0], np.cumsum(listed.sum(axis=1)))), pa.int32())
+    right = pa.array(~listed.any(axis=1))
+    named = np.broadcast_to(np.array(positions, np.int32), listed.shape)[listed]
+    lists = ((named, pa.int32()), (prints[listed], pa.int64()))
+    unfit, printed = (
+        pa.ListArray.from_arrays(ends, pa.array(values, type_), mask=right)
+        for values, type_ in lists
     )
+    return unfit, printed

@@ -9,7 +9,7 @@ later number reads its next one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +19,11 @@ import pyarrow.compute as pc
 from streaming.messages import Control
 from streaming.sources.records import BadRecord, Decoded, bad_record
 from streaming.sources.schema import CapturedRelation
+
+REPLACED = "a snapshot's rows take their place"
+"""What a truncate says that is none of the source's."""
+PRINTS = 1 << 62
+"""Prints are added up modulo this."""
 
 
 @dataclass(frozen=True)
@@ -59,24 +64,56 @@ def unread(rows: pa.Table) -> Iterator[Unread]:
             yield Unread(int(position), name == "missing", **at)
 
 
-def taints(captured: CapturedRelation, rows: pa.Table) -> tuple[Control, ...]:
-    """What a relation's numbered rows taint: one control for each column."""
+def taints(
+    captured: CapturedRelation, rows: pa.Table, emptied: Sequence[int] = ()
+) -> tuple[Control, ...]:
+    """What a relation's numbered rows taint: one control for each column, and part of the batch.
+
+    Args:
+        emptied: numbers under which the relation is emptied first; the parts lie between them.
+    """
+    if all(rows[name].null_count == rows.num_rows for name in ("missing", "unfit")):
+        return ()
+    found: list[Control] = []
+    part = np.searchsorted(np.array(sorted(emptied), np.int64), rows["number"].to_numpy(), "right")
+    for at in np.unique(part):
+        found += _part_taints(captured, rows.filter(pa.array(part == at)))
+    return tuple(found)
+
+
+def _part_taints(captured: CapturedRelation, rows: pa.Table) -> Iterator[Control]:
     found: dict[int, Unread] = {}
     for one in unread(rows):
         other = found.get(one.position)
         if other is None or one.number < other.number:
             found[one.position] = one
-    return tuple(
-        Control(
+    added = _added(rows)
+    gone = {one.position for one in unread(rows) if one.missing}
+    for position, one in found.items():
+        numbers = {number: adds for number, adds in added.get(position, {}).items() if adds}
+        if position not in gone and not numbers:
+            continue  # what came was gone within its own transaction
+        yield Control(
             number=one.number,
             relation=captured.relation.name,
             kind="tainted",
-            columns=(one.position,),
+            columns=(position,),
+            adds=None if position in gone else sum(numbers.values()) % PRINTS,
             what=_said(captured, one),
             where=f"topic {captured.topic}, partition {one.partition}, offset {one.offset}",
         )
-        for one in found.values()
-    )
+
+
+def _added(rows: pa.Table) -> dict[int, dict[int, int]]:
+    """Column -> number -> what its rows add to the print of what cannot be read."""
+    chosen = rows.filter(pc.is_valid(rows["unfit"]))
+    added: dict[int, dict[int, int]] = {}
+    columns = (chosen[name].to_pylist() for name in ("number", "unfit", "prints"))
+    for number, positions, prints in zip(*columns, strict=True):
+        for position, adds in zip(positions, prints or [1] * len(positions), strict=True):
+            sums = added.setdefault(position, {})
+            sums[number] = (sums.get(number, 0) + adds) % PRINTS
+    return added
 
 
 class Told:

@@ -20,7 +20,7 @@ def refuse_tainted(reads: Mapping[str, frozenset[int]], messages: Iterable[Updat
         reads: the view's relations and the columns it reads of each (`scans.columns_read`).
 
     Raises:
-        ViewError: VIEW_INPUT_DAMAGED, VIEW_COLUMN_CHANGED.
+        ViewError: VIEW_INPUT_DAMAGED, VIEW_COLUMN_CHANGED, VIEW_VALUE_UNFIT.
     """
     refuse_controls(reads, (one for updates in messages for one in updates.controls))
 
@@ -56,10 +56,22 @@ def _error(number: int, controls: list[Control]) -> ViewError:
             number=number,
         )
     places = dict.fromkeys(control.where for control in controls)
+    what = "; ".join(control.what for control in controls)
+    where = f"{controls[0].relation}, number {number}; {'; '.join(places)}"
+    if all(control.adds is not None for control in controls):
+        return ViewError(
+            "VIEW_VALUE_UNFIT",
+            what,
+            where=where,
+            todo="correct or delete the rows at the source; then the view comes back by itself, or "
+            "at once by `fresco view resume NAME`; where the column's type was changed, write the view's "
+            "SQL for the table as it is now, then `fresco view drop NAME` and `fresco view add FILE`",
+            number=number,
+        )
     return ViewError(
         "VIEW_COLUMN_CHANGED",
-        "; ".join(control.what for control in controls),
-        where=f"{controls[0].relation}, number {number}; {'; '.join(places)}",
+        what,
+        where=where,
         todo="write the view's SQL for the table as it is now, then `fresco view drop NAME` and "
         "`fresco view add FILE`; views that do not read the column go on",
         number=number,

@@ -8,7 +8,8 @@ rows cannot tell either.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -20,9 +21,10 @@ from streaming.algebra.types import delta_schema
 from streaming.errors import FrescoError
 from streaming.messages import Control
 from streaming.sources.schema import CapturedRelation
+from streaming.sources.unread import PRINTS
 from streaming.warehouse.decisions import standing
 from streaming.warehouse.net import net_changes
-from streaming.warehouse.updates import UpdatesReader
+from streaming.warehouse.updates import LostColumn, UpdatesReader
 
 
 def folded(rows: pa.Table, schema: Schema, number: int) -> pa.Table:
@@ -90,29 +92,83 @@ def dropped(reader: UpdatesReader) -> FrescoError:
     )
 
 
+def emptied_by_source(controls: Iterable[Control]) -> dict[str, list[int]]:
+    """Relation -> the numbers under which its source emptied it: what came before is gone then.
+
+    A snapshot that takes the place of what was told keeps rows of later events, so it ends no taint.
+    """
+    found: dict[str, list[int]] = {}
+    for one in controls:
+        if one.kind == "truncate" and not one.what:
+            found.setdefault(one.relation, []).append(one.number)
+    return found
+
+
+def still_lost(
+    taints: Iterable[LostColumn], emptied: Mapping[str, Sequence[int]]
+) -> list[LostColumn]:
+    """Of each column the first taint since it was last whole; of those that are not whole in the end.
+
+    Args:
+        taints: in order of their numbers, each the sum over a whole batch, or a part of one up to where
+            the relation is emptied.
+        emptied: relation -> the numbers under which its source emptied it.
+    """
+    first: dict[tuple[str, str], LostColumn] = {}
+    total: dict[tuple[str, str], int | None] = {}
+    for one in taints:
+        key = one.relation, one.column
+        if key in first and any(
+            first[key].number < n <= one.number for n in emptied.get(key[0], ())
+        ):
+            del first[key]
+        if key not in first:
+            first[key], total[key] = one, 0
+        before = total[key]
+        total[key] = None if before is None or one.adds is None else (before + one.adds) % PRINTS
+        if one.adds is None:
+            first[key] = replace(first[key], adds=None)
+        if total[key] == 0:
+            del first[key]
+    return [
+        one
+        for (relation, _), one in first.items()
+        if not any(one.number < number for number in emptied.get(relation, ()))
+    ]
+
+
 def taints(
     warehouse: Path, reader: UpdatesReader, schemas: Mapping[str, Schema], after: int, upto: int
 ) -> tuple[Control, ...]:
-    """What these relations lack in after < number <= upto: whole records, or columns by position.
+    """What these relations lack after `upto` of what came in after < number <= upto: whole records, or
+    columns by position.
 
-    Without what people have decided to go on without (`decisions`).
+    Without what people have decided to go on without (`decisions`), and without what is gone again:
+    values that have been corrected, and all that came before the source emptied the relation.
     """
+    controls = reader.controls(after, upto)
+    emptied = emptied_by_source(controls)
     whole = [
         one
-        for one in reader.controls(after, upto)
-        if one.kind == "tainted" and one.relation in schemas
+        for one in controls
+        if one.kind == "tainted"
+        and one.relation in schemas
+        and one.number >= max(emptied.get(one.relation, (0,)))
     ]
     columns = []
-    for number, relation, column in reader.lost_columns(after, upto):
-        names = [one.name for one in schemas.get(relation, ())]
-        if column in names:
+    for one in still_lost(reader.lost_columns(after, upto), emptied):
+        names = [column.name for column in schemas.get(one.relation, ())]
+        if one.column in names:
+            said = f"column {one.column} of {one.relation} cannot be read"
             columns.append(
                 Control(
-                    number=number,
-                    relation=relation,
+                    number=one.number,
+                    relation=one.relation,
                     kind="tainted",
-                    columns=(names.index(column),),
-                    what=f"column {column} of {relation} cannot be read from transaction {number} on",
+                    columns=(names.index(one.column),),
+                    adds=one.adds,
+                    what=f"{said} from transaction {one.number} on"
+                    + (f": {one.what}" if one.what else ""),
                     where="_updates",
                 )
             )

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -50,6 +51,7 @@ CONTROLS_SCHEMA: Schema = (
     Column("columns", "string"),
     Column("what", "string"),
     Column("place", "string"),
+    Column("adds", "bigint"),
 )
 """`columns` is a JSON list of names: positions are those of one start, names stay."""
 _ATTEMPTS = 8
@@ -161,6 +163,7 @@ class UpdatesWriter:
                 "columns": self._column_names(one) if one.columns else None,
                 "what": one.what,
                 "place": one.where,
+                "adds": one.adds,
             }
             for one in controls
         ]
@@ -203,6 +206,17 @@ def _transaction_rows(transactions: pa.Table) -> pa.Table:
             struct.name: pa.StructArray.from_arrays(arrays, fields=list(struct.type)),
         }
     )
+
+
+@dataclass(frozen=True)
+class LostColumn:
+    """A taint of one column, named as it was then (`messages.Control`)."""
+
+    number: int
+    relation: str
+    column: str
+    adds: int | None
+    what: str = ""
 
 
 class UpdatesReader:
@@ -295,10 +309,10 @@ class UpdatesReader:
             if row["c2"] is None
         ]
 
-    def lost_columns(self, after: int, upto: int) -> list[tuple[int, str, str]]:
-        """Taints of columns with after < number <= upto, in order: number, relation, column."""
+    def lost_columns(self, after: int, upto: int) -> list[LostColumn]:
+        """Taints of columns with after < number <= upto, in order."""
         return [
-            (row[NUMBER], row["c0"], column)
+            LostColumn(row[NUMBER], row["c0"], column, row["c5"], row["c3"] or "")
             for row in self._control_rows(after, upto)
             if row["c2"] is not None
             for column in json.loads(row["c2"])

@@ -11,7 +11,7 @@ from streaming.algebra.tree import Column, Relation
 from streaming.algebra.types import delta_schema
 from streaming.errors import FrescoError
 from streaming.messages import Control
-from streaming.warehouse.updates import UpdatesReader, UpdatesWriter
+from streaming.warehouse.updates import LostColumn, UpdatesReader, UpdatesWriter
 from streaming.warehouse.upkeep import Upkeep, UpkeepOptions, drop_below
 
 ENTRY = Relation("north.Entry, odd", (Column("id", "bigint"), Column("a b", "string")))
@@ -75,7 +75,7 @@ def test_lost_columns_are_kept_by_name_apart_from_what_concerns_a_whole_relation
     writer.append(1, {}, map_rows(range(1, 6)), [whole, lost])
     reader = UpdatesReader(str(tmp_path))
     assert reader.controls(-1, 9) == [whole]
-    assert reader.lost_columns(-1, 9) == [(3, ENTRY.name, "a b")]
+    assert reader.lost_columns(-1, 9) == [LostColumn(3, ENTRY.name, "a b", None, "w")]
     assert reader.lost_columns(3, 9) == []
 
 

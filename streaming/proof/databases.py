@@ -41,7 +41,7 @@ from streaming.warehouse.updates import UpdatesReader
 EQUAL, DIFFERENT = "equal", "different"
 _MICROS = (
     "CASE {0} WHEN 'infinity' THEN 9223372036825200000 WHEN '-infinity' THEN -9223372036832400000"
-    " ELSE extract(epoch FROM {0}) * 1000000 END::bigint"
+    " ELSE least(extract(epoch FROM {0}) * 1000000, 9223372036854775807) END::bigint"
 )
 _WRITTEN = {
     "date": "CASE {0} WHEN 'infinity' THEN 2147483647 WHEN '-infinity' THEN -2147483647"
@@ -49,7 +49,8 @@ _WRITTEN = {
     "timestamp": _MICROS,
     "timestamp_ntz": _MICROS,
 }
-"""SQL of days and microseconds since 1970: DuckDB reads years before 1 and infinities otherwise."""
+"""SQL of days and microseconds since 1970: DuckDB reads years before 1 and infinities otherwise. A moment
+beyond 64 bits becomes the last that they hold, which no row has."""
 
 
 @dataclass(frozen=True)

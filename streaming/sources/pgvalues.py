@@ -23,13 +23,12 @@ import pyarrow.csv as pa_csv
 from streaming.algebra.types import arrow_type, decimal_parts
 from streaming.errors import FrescoError
 from streaming.sources.schema import CapturedRelation, source_type
-from streaming.sources.values import INFINITE_MICROS
+from streaming.sources.values import DAYS, FIRST_MICRO, INFINITE_MICROS
 
 _FAR = 2147483647
 """The day that stands for a date's infinity, and its negative (`values.INFINITE_DAYS`)."""
-_DAYS = (-2440588, 2145042541)
-"""The days PostgreSQL has, from 1970 on."""
-_MICROS = (-210866803200000000, 9223371331199999999)
+_MICROS = (FIRST_MICRO, (1 << 63) - 1)
+"""The moments that it has and 64 bits hold."""
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _BACKSLASH = str.maketrans({"\\": "\\\\", '"': '\\"'})
 _EXACT = Context(prec=80, traps=[Inexact, InvalidOperation])
@@ -60,9 +59,13 @@ class PgColumn:
             days = f"({ref} - DATE '1970-01-01')"
             return _finite(ref, days, f"{ref} > DATE '1970-01-01'", _FAR, -_FAR)
         if self.spark in ("timestamp", "timestamp_ntz"):
-            micros = f"(extract(epoch FROM {ref}) * 1000000)::int8"
-            infinite = (INFINITE_MICROS["infinity"], INFINITE_MICROS["-infinity"])
-            return _finite(ref, micros, f"{ref} > 'epoch'", *infinite)
+            micros = f"extract(epoch FROM {ref}) * 1000000"
+            # The last years that PostgreSQL has are beyond 64 bits, and are refused as they are read.
+            held = (
+                f"CASE WHEN {micros} < {1 << 63} THEN ({micros})::int8::text ELSE {ref}::text END"
+            )
+            infinite = (f"'{INFINITE_MICROS[word]}'" for word in ("infinity", "-infinity"))
+            return _finite(ref, held, f"{ref} > 'epoch'", *infinite)
         return ref
 
     def as_text(self, ref: str) -> str:
@@ -93,6 +96,12 @@ class PgColumn:
             case _:
                 return arrow_type(self.spark)
 
+    @property
+    def may_not_fit(self) -> bool:
+        """Whether the source has values that its type here does not hold."""
+        wanted = arrow_type(self.spark)
+        return pa.types.is_decimal(wanted) or pa.types.is_timestamp(wanted)
+
     def read(self, array: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
         """The parsed column in its type."""
         wanted = arrow_type(self.spark)
@@ -101,6 +110,9 @@ class PgColumn:
         if self.spark == "binary":
             values = [None if v is None else bytes.fromhex(v[2:]) for v in array.to_pylist()]
             return pa.array(values, wanted)
+        if pa.types.is_timestamp(wanted) and pa.types.is_string(array.type):
+            units = pa.array([self._micros(v) for v in array.to_pylist()], pa.int64())
+            return units.view(wanted)
         if pa.types.is_string(array.type):
             return pa.array([self._decimal(v) for v in array.to_pylist()], wanted)
         return pa.chunked_array([chunk.view(wanted) for chunk in array.chunks], wanted)
@@ -116,7 +128,17 @@ class PgColumn:
                 return value
         except (Inexact, InvalidOperation):
             pass
-        raise FrescoError(
+        raise self._unfit(text)
+
+    def _micros(self, text: str | None) -> int | None:
+        """A moment, where 64 bits hold it."""
+        try:
+            return None if text is None else int(text)
+        except ValueError:
+            raise self._unfit(text or "") from None
+
+    def _unfit(self, text: str) -> FrescoError:
+        return FrescoError(
             "SOURCE_VALUE_UNFIT",
             f"{self.relation} has a value of {self.name} that does not fit {self.spark} exactly:"
             f" {text[:60]}",
@@ -157,7 +179,7 @@ class PgColumn:
 _PADDED = ("character", "char", "bpchar")
 
 
-def _finite(ref: str, value: str, later: str, above: int, below: int) -> str:
+def _finite(ref: str, value: str, later: str, above: object, below: object) -> str:
     return (
         f"CASE WHEN {ref} IS NULL THEN NULL WHEN isfinite({ref}) THEN {value}"
         f" WHEN {later} THEN {above} ELSE {below} END"
@@ -189,7 +211,7 @@ def _within(values: list[int], least: int, most: int, others: tuple[int, ...]) -
 
 
 def _days(array: pa.Array) -> list[str | None]:
-    return _within(array.view(pa.int32()).to_pylist(), *_DAYS, (_FAR, -_FAR))
+    return _within(array.view(pa.int32()).to_pylist(), *DAYS, (_FAR, -_FAR))
 
 
 def _micros(array: pa.Array) -> list[str | None]:
@@ -231,8 +253,9 @@ def parsed(content: bytes, columns: Sequence[PgColumn]) -> list[pa.ChunkedArray 
     try:
         table = _csv(content, types)
     except pa.ArrowInvalid:
-        # Some number does not fit: each is looked at.
-        table = _csv(content, [pa.string() if pa.types.is_decimal(t) else t for t in types])
+        # Some number or moment does not fit: each is looked at.
+        pairs = zip(columns, types, strict=True)
+        table = _csv(content, [pa.string() if one.may_not_fit else t for one, t in pairs])
     return [column.read(array) for column, array in zip(columns, table.columns, strict=True)]
 
 

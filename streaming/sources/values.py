@@ -25,11 +25,20 @@ UNAVAILABLE = "__debezium_unavailable_value"
 """Debezium's placeholder for a TOAST column that an update did not change."""
 UNAVAILABLE_BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
 
-INFINITE_DAYS = {2147483647: (-622191234, -2147472692), -2147483647: (622191232, -2147472691)}
-"""A `date` infinity overflows in Debezium, differently in a snapshot and in the stream (seen with
-3.6.1); all forms become one day, the one DuckDB prints as infinity."""
+INFINITE_DAYS = {
+    2147483647: (-622191234, -622191233, -2147472692),
+    -2147483647: (-625821272, -625821271, -2147472691),
+}
+"""A `date` infinity overflows in Debezium: in the stream, and otherwise in a snapshot, a day later where
+the worker's JVM is east of Greenwich (seen with 3.6.1 from UTC-12 to UTC+14). All forms become one day,
+the one DuckDB prints as infinity; none is a day that PostgreSQL has."""
+DAYS = (-2440588, 2145042905)
+"""The days PostgreSQL has, from 1970 on: from 4714 BC to the year 5874897."""
 INFINITE_MICROS = {"infinity": 9223372036825200000, "-infinity": -9223372036832400000}
 """What Debezium sends for the infinities of a `timestamp`; `timestamptz` sends the words."""
+FIRST_MICRO = -210866803200000000
+"""PostgreSQL's first moment, from 1970 on. Its last ones, from the year 294247 on, are beyond 64 bits:
+what Debezium makes of them is below the first."""
 
 
 @dataclass(frozen=True)
@@ -151,18 +160,25 @@ def _variable(spark: str) -> Callable[[tuple[pa.Array, ...]], pa.Array]:
 def _timestamp_columns(text: str, parts: SourceType) -> str:
     if parts.base.startswith("timestamptz") or parts.base.endswith("with time zone"):
         words = " ".join(f"WHEN '{word}' THEN {at}" for word, at in INFINITE_MICROS.items())
-        return f"CASE {text} {words} ELSE epoch_us(TRY_CAST({text} AS TIMESTAMPTZ)) END"
+        moment = f"epoch_us(TRY_CAST(ltrim({text}, '+') AS TIMESTAMPTZ))"
+        return f"CASE {text} {words} ELSE {moment} END"
+    micros = f"TRY_CAST({text} AS BIGINT)"
     if parts.arguments and parts.arguments[0] <= 3:
-        return f"TRY(TRY_CAST({text} AS BIGINT) * 1000)"
-    return f"TRY_CAST({text} AS BIGINT)"
+        micros = f"TRY({micros} * 1000)"
+    return (
+        f"CASE WHEN {micros} >= {FIRST_MICRO} OR {micros} = {INFINITE_MICROS['-infinity']} "
+        f"THEN {micros} END"
+    )
 
 
 def _days(text: str) -> str:
     days = f"TRY_CAST({text} AS INTEGER)"
     cases = " ".join(
-        f"WHEN {form} THEN {day}" for day, forms in INFINITE_DAYS.items() for form in forms
+        f"WHEN {form} THEN {day}" for day, forms in INFINITE_DAYS.items() for form in (day, *forms)
     )
-    return f"CASE {days} {cases} ELSE {days} END"
+    least, most = DAYS
+    finite = f"CASE WHEN {days} BETWEEN {least} AND {most} THEN {days} END"
+    return f"CASE {days} {cases} ELSE {finite} END"
 
 
 def _unsigned(text: str) -> str:

@@ -56,8 +56,9 @@ VALUES: dict[str, list[tuple[str, str]]] = {
     "date": [
         ("'2024-02-29'", "19782"),
         ("'0044-03-15 BC'", "-735160"),
-        ("'infinity'", "2147483647"),
-        ("'-infinity'", "-2147483647"),
+        ("'5874897-12-31'", "2145042905"),
+        ("'infinity'", "-2147472692"),
+        ("'-infinity'", "-2147472691"),
     ],
     "timestamp": [
         ("'2024-01-01 00:00:00.000001'", "1704067200000001"),
@@ -68,6 +69,9 @@ VALUES: dict[str, list[tuple[str, str]]] = {
     "timestamptz": [
         ("'2024-01-01 01:00:00.5+01'", "2024-01-01T00:00:00.500000Z"),
         ("'1969-12-31 23:59:59.999999Z'", "1969-12-31T23:59:59.999999Z"),
+        ("'0044-03-15 12:00Z BC'", "-0043-03-15T12:00:00.000000Z"),
+        ("'10000-01-01Z'", "+10000-01-01T00:00:00.000000Z"),
+        ("'294247-01-09 12:00:00.000001Z'", "+294247-01-09T12:00:00.000001Z"),
         ("'infinity'", "infinity"),
         ("'-infinity'", "-infinity"),
     ],
@@ -129,11 +133,20 @@ def decoded(captured: Any, texts: list[str | None]) -> pa.Array:
     return found.finish(parts)
 
 
-@pytest.mark.parametrize("value", ["'NaN'", "1e25", "0.1234567890123456789"])
-def test_a_number_that_does_not_fit_is_refused_by_name_where_it_is_read(
-    value: str, dsn: str, ops: DuckOperators
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("numeric", "'NaN'"),
+        ("numeric", "1e25"),
+        ("numeric", "0.1234567890123456789"),
+        ("timestamp", "'294276-12-31'"),
+        ("timestamptz", "'294276-12-31'"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_by_name_where_it_is_read(
+    type_: str, value: str, dsn: str, ops: DuckOperators
 ) -> None:
-    execute(dsn, "DROP TABLE IF EXISTS unfit", "CREATE TABLE unfit (n int, x numeric)",
+    execute(dsn, "DROP TABLE IF EXISTS unfit", f"CREATE TABLE unfit (n int, x {type_})",
             f"INSERT INTO unfit VALUES (1, {value})")  # fmt: skip
     asking = source(dsn, ops, "unfit")
     found = asked.captured(dsn, "unfit")

@@ -100,7 +100,7 @@ class PgColumn:
     def may_not_fit(self) -> bool:
         """Whether the source has values that its type here does not hold."""
         wanted = arrow_type(self.spark)
-        return pa.types.is_decimal(wanted) or pa.types.is_timestamp(wanted)
+        return bool(pa.types.is_decimal(wanted) or pa.types.is_timestamp(wanted))
 
     def read(self, array: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
         """The parsed column in its type."""

@@ -86,14 +86,7 @@ def row_query(
             else:
                 values.append(f"{text} IS NOT NULL AS {name}_text")
                 unread[name[0]].append(f"{text} IS NOT NULL")
-    for has, text, keys, side in (
-        ("has_before", "x", "kb", "before"),
-        ("has_after", "y", "ka", "after"),
-    ):
-        null = " OR ".join(f"{text}{i} IS NULL" for i in range(len(schema)))
-        values.append(
-            f"CASE WHEN {has} AND ({null}) THEN json_keys(v, '{path}.{side}') END AS {keys}"
-        )
+    values += _named_fields(len(schema), path)
     toast = "NULL::INTEGER[]"
     if stale:
         marked = ", ".join(stale)
@@ -119,6 +112,19 @@ def row_query(
         f"FROM (SELECT p, o, v, {event} AS e FROM "
         f"(SELECT p, o, v, from_json(v, '{structure}') AS j FROM texts))))"
     )
+
+
+def _named_fields(width: int, path: str) -> list[str]:
+    """SQL: the names of the fields in each image that has a NULL, as `KEYS`."""
+    cells = []
+    for has, text, keys, side in (
+        ("has_before", "x", "kb", "before"),
+        ("has_after", "y", "ka", "after"),
+    ):
+        null = " OR ".join(f"{text}{i} IS NULL" for i in range(width))
+        fields = f"json_keys(v, '{path}.{side}')"
+        cells.append(f"CASE WHEN {has} AND ({null}) THEN {fields} END AS {keys}")
+    return cells
 
 
 def _hashes(unread: dict[str, list[str]], width: int, always: bool) -> str:

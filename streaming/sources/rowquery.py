@@ -96,9 +96,8 @@ def row_query(
         )
     key = 'e."transaction".id'
     key = f"split_part({key}, ':', 1)" if dialect == "postgres" else key
-    position_sql = "TRY_CAST(e.source.lsn AS BIGINT)"
-    if dialect == "mysql":
-        position_sql = mysql_place("e.source.file", "e.source.pos")
+    in_log = mysql_place("e.source.file", "e.source.pos")
+    position_sql = "TRY_CAST(e.source.lsn AS BIGINT)" if dialect == "postgres" else in_log
     return (
         f"SELECT * EXCLUDE (v, ka, kb{_excluded(len(schema))}), {_hashes(unread, len(schema), retyped)}, "
         f"{_missing(captured)} AS missing, {_listed(checks['b'])} AS lb, {_listed(checks['a'])} AS la "

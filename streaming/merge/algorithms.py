@@ -23,6 +23,7 @@ from streaming.merge.batching import GREEDY, Batching
 from streaming.merge.by_blocks import BlockMerge
 from streaming.merge.disciplines import Discipline
 from streaming.merge.machine import MergeMachine
+from streaming.merge.state import founded_in
 
 Sends = Literal["complete", "complete-N", "strong", "convergent"]
 
@@ -107,9 +108,9 @@ def founded_like(
     began with others.
     """
     if isinstance(machine, BlockMerge):
-        group, views, _, _, order, discipline = saved["inner"]["config"]
+        group, views, _, _, order, discipline = founded_in(saved["inner"])
         batching = machine.inner.submission.batching
         return BlockMerge(group, views, saved["every"], batching, order, discipline)
-    group, views, algorithm, through, order, discipline = saved["config"]
+    group, views, algorithm, through, order, discipline = founded_in(saved)
     batching = machine.submission.batching
-    return MergeMachine(group, views, algorithm, batching, order, tuple(through), discipline)
+    return MergeMachine(group, views, algorithm, batching, order, through, discipline)

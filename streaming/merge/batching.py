@@ -8,12 +8,19 @@ Two BWTs depend on each other when they share a view or guarded rows; `disciplin
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from streaming.errors import FrescoError
-from streaming.merge.covered import Covered, RelLog, merged
-from streaming.merge.disciplines import Commits, Discipline, is_initial, parted
+from streaming.merge.covered import Covered, OpenRel, RelLog, merged
+from streaming.merge.disciplines import (
+    Commits,
+    CommitsState,
+    Discipline,
+    Ranges,
+    is_initial,
+    parted,
+)
 from streaming.merge.rows import (
     GUARD,
     UNPAINTED,
@@ -115,6 +122,32 @@ class BatchedTransaction:
         return dict(self.deltas)[list_id]
 
 
+@dataclass(frozen=True)
+class SubmissionState:
+    """`Submission` as a value, its columns and what is ready aside.
+
+    Attributes:
+        frontier, ahead: the numbers that are in a batch (`covered.Covered`).
+        rels: REL messages that are not wholly below the frontier.
+        closed: the cut of the last one below it.
+        positions: the sources' after that one.
+        closing: view whose column closes with the next batch -> (number, its last batch).
+    """
+
+    frontier: int
+    ahead: Ranges
+    rels: tuple[OpenRel, ...]
+    closed: int
+    positions: Mapping[str, str]
+    released: tuple[tuple[int, tuple[str, ...]], ...]
+    sequence: int
+    since_ms: int | None
+    closing: Mapping[str, tuple[int, int]]
+    commits: CommitsState
+    guard: tuple[int, ...]
+    initial: int
+
+
 class Submission:
     """The queue of ready warehouse transactions and what has been taken from it."""
 
@@ -171,6 +204,44 @@ class Submission:
                 else:
                     self.early.append(piece)
             self.waiting += _size(transaction.spans)
+
+    def state(self) -> SubmissionState:
+        """What must be remembered beside `taken`, `latest` and `queued`."""
+        rels = self.rels
+        return SubmissionState(
+            frontier=self.covered.frontier,
+            ahead=tuple(self.covered.ahead),
+            rels=tuple(rels.open),
+            closed=rels.closed,
+            positions=dict(rels.positions),
+            released=tuple(rels.released),
+            sequence=self.sequence,
+            since_ms=self.since_ms,
+            closing=dict(self.dropped),
+            commits=self.commits.state(),
+            guard=self.guard,
+            initial=self.initial,
+        )
+
+    def load(
+        self,
+        state: SubmissionState,
+        taken: Iterable[int],
+        latest: Iterable[int],
+        queued: Sequence[WarehouseTransaction],
+    ) -> None:
+        """Takes over what was remembered; the columns are those of `columns`."""
+        self.taken, self.latest = list(taken), list(latest)
+        self.covered = Covered(state.frontier, state.ahead)
+        self.rels = RelLog(state.rels, state.closed, state.positions, state.released)
+        self.sequence, self.since_ms = state.sequence, state.since_ms
+        self.guard, self.initial = state.guard, state.initial
+        self.dropped = dict(state.closing)
+        self.commits.load(state.commits)
+        self.ready.clear()
+        self.waiting = 0
+        self.begun, self.early = state.frontier >= 0, []
+        self.put(queued)
 
     @property
     def queued(self) -> list[WarehouseTransaction]:
@@ -314,8 +385,7 @@ class Submission:
                     parts.append(self._part(x, held, limit))
                     deltas[held.id] = held.delta
             self.taken[x] = limit
-            while lists and lists[0].state is not None and lists[0].state <= limit:
-                lists.popleft()
+            vut.forget_lists(x, limit)
         parts.sort(key=lambda part: (part.last, part.view))
         return tuple(parts), tuple(sorted(deltas.items()))
 

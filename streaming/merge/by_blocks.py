@@ -19,7 +19,6 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from streaming.errors import FrescoError, ProtocolError
-from streaming.merge import protocol
 from streaming.merge.batching import GREEDY, BatchedTransaction, Batching
 from streaming.merge.blocks import Blocks, Cover, Facts, lacks, rel_of, within, work_of
 from streaming.merge.disciplines import Discipline
@@ -127,7 +126,7 @@ class BlockMerge:
         self.inner.committed(sequence)
 
     def _receive_rel(self, rel: Rel) -> list[WarehouseTransaction]:
-        protocol.check_runs(self.inner, self.seen, rel)
+        self.inner.check_runs(self.seen, rel)
         blocks, rest = self.blocks.cut((*self.open.runs, *rel.runs))
         work = {k: work_of(runs) for k, runs in blocks.items()}
         # A suspended view may come back in this message; what is early is of its new manager.

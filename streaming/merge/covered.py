@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from streaming.messages import Rel
@@ -64,13 +64,19 @@ class OpenRel(NamedTuple):
 class RelLog:
     """The REL messages that are not wholly below the frontier, and what the last of those said."""
 
-    def __init__(self) -> None:
-        self.open: deque[OpenRel] = deque()
-        self.cuts: deque[int] = deque()
-        self.closed = -1
+    def __init__(
+        self,
+        open_: Iterable[OpenRel] = (),
+        closed: int = -1,
+        positions: Mapping[str, str] | None = None,
+        released: Iterable[tuple[int, tuple[str, ...]]] = (),
+    ) -> None:
+        self.open = deque(open_)
+        self.cuts = deque(rel.last for rel in self.open)
+        self.closed = closed
         """The cut of the last message below the frontier."""
-        self.positions: dict[str, str] = {}
-        self.released: deque[tuple[int, tuple[str, ...]]] = deque()
+        self.positions = dict(positions or {})
+        self.released = deque(released)
         """(first number of the message, ids) not yet in a batch."""
 
     def add(self, rel: Rel) -> None:

@@ -16,8 +16,9 @@ All depend on the initial state, number 0, also those that touch no view.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from streaming.errors import ProtocolError
 from streaming.merge.covered import Covered
@@ -32,6 +33,19 @@ class Submitted(NamedTuple):
 
     views: frozenset[str]
     ranges: Ranges
+
+
+@dataclass(frozen=True)
+class CommitsState:
+    """`Commits` as a value.
+
+    Attributes:
+        frontier, ahead: the numbers that are visible (`covered.Covered`).
+    """
+
+    submitted: Mapping[int, Submitted] = field(default_factory=dict)
+    frontier: int = -1
+    ahead: Ranges = ()
 
 
 class Commits:
@@ -72,24 +86,14 @@ class Commits:
         for first, last in self.submitted.pop(sequence).ranges:
             self.covered.add(first, last)
 
-    def snapshot(self) -> dict[str, Any]:
-        """The state as JSON values."""
-        return {
-            "submitted": [
-                [sequence, sorted(one.views), [list(each) for each in one.ranges]]
-                for sequence, one in self.submitted.items()
-            ],
-            "covered": [self.covered.frontier, [list(each) for each in self.covered.ahead]],
-        }
+    def state(self) -> CommitsState:
+        """What must be remembered."""
+        return CommitsState(dict(self.submitted), self.covered.frontier, tuple(self.covered.ahead))
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Takes over a saved state."""
-        self.submitted = {
-            sequence: Submitted(frozenset(views), tuple((first, last) for first, last in ranges))
-            for sequence, views, ranges in saved["submitted"]
-        }
-        frontier, ahead = saved["covered"]
-        self.covered = Covered(frontier, [(first, last) for first, last in ahead])
+    def load(self, state: CommitsState) -> None:
+        """Takes over what was remembered."""
+        self.submitted = dict(state.submitted)
+        self.covered = Covered(state.frontier, state.ahead)
 
 
 def is_initial(transaction: WarehouseTransaction) -> bool:

@@ -8,26 +8,39 @@ here has a clock or does I/O. Every message is checked against the protocol befo
     message     must hold                                                        else
     Rel         first = last seen + 1, runs without gaps, known views            ProtocolError
     list        known view, not suspended, first > the column's red part,        ProtocolError
-                inside one cut (but see `crossing`), paints a white cell and
+                inside one cut (but see below), paints a white cell and
                 skips none
     Suspend     known view, once, every cell up to `after` has its list          ProtocolError
-    ViewChange  the rules in `changes`                                           ProtocolError
+    add         at the last number seen, or later (then it waits for that cut);  ProtocolError
+                the view is not in the group, or suspended; one that was
+                dropped at d comes back at d + 2 or later
+    drop        at the last number seen; the view is in the group                ProtocolError
     committed   a batch that was taken and has not committed                     ProtocolError
 
-What the check of a list needs to know of a REL that has not come yet is checked when it comes.
+No REL message of other numbers crosses the number of an addition or a drop; the second announcement of
+an addition is an echo. d + 2, so that no late word of the view's first manager can be taken for one of
+its second.
+
+A REL message ends at a cut and no list crosses one, which is what bounds PA's closures. So a list lies
+wholly in what REL has named, and is checked when it comes, or wholly beyond it, and is checked when its
+REL comes. Two lists cannot help crossing a cut: that of a truncate which an answer saw too early takes
+the rows that the state at the cut needs, and a global transaction whose parts are numbered apart may
+straddle it. They say `across`. Such a list waits, and what follows it in its column behind it, until REL
+has named its last number; then its rows are all in the table, and PA's closure under `state` does the
+rest. It is as long as its manager makes it, so the bound is the manager's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from streaming.errors import FrescoError, ProtocolError
-from streaming.merge import changes, crossing, pa, protocol, relrows, spa
+from streaming.merge import changes, pa, spa
 from streaming.merge.batching import GREEDY, BatchedTransaction, Batching, Submission
 from streaming.merge.disciplines import Discipline
-from streaming.merge.picture import TableRow, cells_by_colour, paint_table, read_table
+from streaming.merge.picture import TableRow, cells_by_colour, paint_rows, read_table
 from streaming.merge.rows import (
     Block,
     HeldList,
@@ -39,11 +52,32 @@ from streaming.merge.rows import (
     WarehouseTransaction,
     in_blocks,
 )
-from streaming.merge.state import Ahead, Joining, load, restore, snapshot
+from streaming.merge.state import (
+    FORMAT,
+    Ahead,
+    Algorithm,
+    ColumnState,
+    Founded,
+    Joining,
+    MergeState,
+    NamedShape,
+    NamedSpan,
+    Ready,
+    from_json,
+    to_json,
+)
 from streaming.merge.vut import VUT
-from streaming.messages import ActionList, Rel, Suspend, ViewChange
+from streaming.messages import ActionList, Rel, RelRun, Suspend, ViewChange
 
 Event = Rel | ActionList | Suspend | ViewChange
+
+
+class Match(NamedTuple):
+    """A list that came before its REL, and the last number it paints there (None: none)."""
+
+    x: int
+    held: HeldList
+    state: int | None
 
 
 class MergeMachine:
@@ -68,7 +102,7 @@ class MergeMachine:
         self,
         group: str,
         views: tuple[str, ...] | list[str],
-        algorithm: Literal["spa", "pa"] = "spa",
+        algorithm: Algorithm = "spa",
         batching: Batching = GREEDY,
         order: Literal["overtake", "prefix"] = "overtake",
         through: tuple[str, ...] = (),
@@ -84,8 +118,7 @@ class MergeMachine:
         names = tuple(sorted(views))
         self.group = group
         self.order = order
-        self.founded = (names, algorithm, tuple(sorted(through)))
-        """The views, algorithm and views to pass through that it was made with."""
+        self.founded = Founded(group, names, algorithm, tuple(sorted(through)), order, discipline)
         self.seen = -1
         """The last number a REL has named."""
         self.suspended: dict[str, int] = {}
@@ -93,19 +126,19 @@ class MergeMachine:
         """Suspended views whose managers do not know it (`refuse`): what they send is not heard."""
         self.joining: dict[str, Joining] = {}
         """Views that no batch has shown yet."""
-        self.opened: dict[str, list[int]] = {}
+        self.opened: dict[str, tuple[int, ...]] = {}
         """At which cuts a view was added."""
         self.dropped: dict[str, int] = {}
         """At which cut a view was last dropped."""
-        self.ahead: list[Ahead] = []
+        self.ahead: tuple[Ahead, ...] = ()
         """Additions whose cut has not been seen."""
         self.crossing: dict[str, list[ActionList | Suspend]] = {}
         """Per view a list across a cut that REL has not named whole, and what came after it."""
         self.submission = Submission(group, names, batching, discipline)
-        self.lay_out(names, algorithm, frozenset(through))
+        self._lay_out(names, algorithm, frozenset(through))
 
-    def lay_out(
-        self, views: tuple[str, ...], algorithm: Literal["spa", "pa"], through: frozenset[str]
+    def _lay_out(
+        self, views: tuple[str, ...], algorithm: Algorithm, through: frozenset[str]
     ) -> None:
         """An empty table with these columns."""
         self.views, self.algorithm, self.through = views, algorithm, through
@@ -134,32 +167,33 @@ class MergeMachine:
         if message.group != self.group:
             raise ProtocolError("merge", message, f"this is the merge of group {self.group!r}")
         if not isinstance(message, Rel) or not (
-            self.crossing or (self.ahead and message.last >= changes.cut(self))
+            self.crossing or (self.ahead and message.last >= self._next_cut())
         ):
-            return self.receive(message)
-        before = self.snapshot()
+            return self._receive(message)
+        before = self.state()
         try:
-            ready = self.receive(message) + changes.receive_early(self)
-            return ready + crossing.receive_waiting(self)
+            ready = self._receive(message) + self._receive_early()
+            return ready + self._receive_waiting()
         except ProtocolError:
-            load(self, before)
+            self._load(before)
             raise
 
-    def receive(self, message: Event) -> list[WarehouseTransaction]:
+    def _receive(self, message: Event) -> list[WarehouseTransaction]:
         """`handle`, but for what waits for a cut."""
         match message:
             case Rel():
                 ready = self._receive_rel(message)
             case ViewChange():
-                ready = changes.receive_change(self, message)
-            case _ if changes.is_late(self, message):
+                ready = self._receive_change(message)
+            case _ if self._is_late(message):
                 ready = []
-            case _ if (ahead := changes.early_for(self, message)) is not None:
-                ahead.held.append(message)
+            case _ if (ahead := self._early_for(message)) is not None:
+                held = Ahead(ahead.change, (*ahead.held, message))
+                self.ahead = tuple(held if one is ahead else one for one in self.ahead)
                 ready = []
             case _ if message.view in self.refused:
                 ready = []
-            case _ if crossing.waits(self, message):
+            case _ if self._waits(message):
                 ready = []
             case ActionList():
                 ready = self._receive_list(message)
@@ -173,7 +207,9 @@ class MergeMachine:
 
         None of them is in a batch. Returns what became ready.
         """
-        return changes.refuse(self, view, number)
+        ready = self._load(changes.refuse(self.state(), view, number))
+        self.submission.put(ready)
+        return ready
 
     def take_batch(self, now_ms: int = 0) -> BatchedTransaction | None:
         """The next BWT, None when none may be submitted now; its rows leave the table.
@@ -183,12 +219,12 @@ class MergeMachine:
         """
         if not self.submission.due(now_ms):
             return None
-        batch = self.submission.take(self.vut, changes.told_suspended(self))
+        batch = self.submission.take(self.vut, self._told_suspended())
         if batch is None or not batch.added:
             return batch
         for view, _ in batch.added:
             del self.joining[view]
-        return replace(batch, suspended=changes.told_suspended(self))
+        return replace(batch, suspended=self._told_suspended())
 
     def committed(self, sequence: int) -> None:
         """The warehouse has committed a BWT; "sequential" and "dependent" wait to hear it.
@@ -199,13 +235,11 @@ class MergeMachine:
         self.submission.commits.committed(sequence)
 
     def _receive_rel(self, rel: Rel) -> list[WarehouseTransaction]:
-        protocol.check_rel(self, rel)
-        rows = relrows.rows_of(self, rel)
+        self._check_rel(rel)
+        rows = self._rows_of(rel)
         blocks = in_blocks(rows, rel.last, rel.first)
-        for x, held, state in protocol.match_early_lists(self, rel, blocks):
-            held.state = state
-            if state is None:
-                self.vut.lists[x].remove(held)
+        for x, held, state in self._match_early_lists(rel, blocks):
+            self.vut.match(x, held, state)
         for run in rel.runs:
             for view in run.idle:
                 self.passed[self.column[view]] = run.last
@@ -214,32 +248,23 @@ class MergeMachine:
         return self._add(rows, blocks.values())
 
     def _receive_list(self, message: ActionList) -> list[WarehouseTransaction]:
-        x = protocol.check_list(self, message)
+        x = self._check_list(message)
         vut = self.vut
         state = vut.paint(x, message.last)
         if state is not None or message.last > self.seen:
             name = f"{message.view}[{message.first}..{message.last}]"
-            vut.lists[x].append(
-                HeldList(name, message.first, message.last, message.complete, message.delta, state)
+            held = HeldList(
+                name, message.first, message.last, message.complete, message.delta, state
             )
+            vut.hold(x, held)
         if self.algorithm == "pa":
             return pa.process_columns(vut, (x,))
         row = vut.top[x]
         return spa.process_rows(vut, (row,)) if row is not None else []
 
     def _receive_suspend(self, message: Suspend) -> list[WarehouseTransaction]:
-        protocol.check_suspend(self, message)
-        saved = self.snapshot()
-        changes.blacken(saved, message.view, message.after)
-        return load(self, saved)
-
-    def place(self, rows: list[Row]) -> list[WarehouseTransaction]:
-        """Fills the empty table with rows, ascending in each lane, and looks at all of them."""
-        by_cut: dict[int, list[Row]] = {}
-        for row in rows:
-            by_cut.setdefault(self.submission.rels.cut_after(row.first), []).append(row)
-        blocks = [in_blocks(inside, cut).values() for cut, inside in sorted(by_cut.items())]
-        return self._add(rows, [block for lanes in blocks for block in lanes])
+        self._check_suspend(message)
+        return self._load(changes.suspend(self.state(), message.view, message.after))
 
     def _add(self, rows: list[Row], blocks: Iterable[Block]) -> list[WarehouseTransaction]:
         empty = tuple([Span(r.first, r.last, r.shape) for r in rows if not r.shape.views])
@@ -256,7 +281,9 @@ class MergeMachine:
             return spa.process_rows(self.vut, rows)
         return pa.process_columns(self.vut, {x for row in rows for x in row.shape.views})
 
-    def shape(self, views: tuple[str, ...], idle: tuple[str, ...], kind: Kind = "counted") -> Shape:
+    def _shape(
+        self, views: tuple[str, ...], idle: tuple[str, ...], kind: Kind = "counted"
+    ) -> Shape:
         """The one object for a REL set; views that are passed through have rows of their own."""
         shapes = self.shapes[kind]
         known = shapes.get((views, idle))
@@ -271,11 +298,306 @@ class MergeMachine:
             known = shapes[views, idle] = Shape(columns + guard, busy, kind, views)
         return known
 
+    # The protocol ---------------------------------------------------------------------------------
+
+    def check_runs(self, seen: int, rel: Rel) -> None:
+        """REL goes on after `seen`; its runs follow each other and name views of the group.
+
+        Raises:
+            ProtocolError: it does not.
+        """
+        known = self.shapes["counted"].keys() | self.shapes["guarded"].keys()
+        if rel.first <= seen:
+            raise ProtocolError("merge", rel, f"a second REL for number {rel.first}")
+        if rel.first != seen + 1:
+            raise ProtocolError("merge", rel, f"REL must go on at number {seen + 1}")
+        number = rel.first
+        for run in rel.runs:
+            if run.first != number or run.last < number:
+                raise ProtocolError("merge", rel, f"the runs must go on at number {number}")
+            number = run.last + 1
+        for views, idle in {(run.views, run.idle) for run in rel.runs} - known:
+            for view in views:
+                self._column_of(view, rel)
+            if len(set(views)) < len(views) or not set(idle) <= set(views):
+                raise ProtocolError(
+                    "merge", rel, "views of a run are distinct, idle ones among them"
+                )
+        if number != rel.last + 1 or not rel.runs:
+            raise ProtocolError("merge", rel, f"the runs must end at number {rel.last}")
+
+    def _column_of(self, view: str, message: object) -> int:
+        """The view's column.
+
+        Raises:
+            ProtocolError: the view is not in the group.
+        """
+        x = self.column.get(view)
+        if x is None:
+            raise ProtocolError("merge", message, f"view {view!r} is not in group {self.group!r}")
+        return x
+
+    def _check_rel(self, rel: Rel) -> None:
+        """The runs are right, a cut is where a view joins, and no list is needed of a suspended view.
+
+        Raises:
+            ProtocolError: a rule is broken.
+        """
+        self.check_runs(self.seen, rel)
+        if self.ahead and rel.first <= self._next_cut() < rel.last:
+            rule = f"a view joins at {self._next_cut()}, which must be a cut"
+            raise ProtocolError("merge", rel, rule)
+        for view, after in self.suspended.items():
+            white = max(self.vut.painted[self.column[view]] + 1, rel.first)
+            for run in rel.runs if white <= after else ():
+                busy = view in run.views and view not in run.idle
+                if busy and max(run.first, white) <= min(run.last, after):
+                    rule = f"{view!r} is suspended; no list for {max(run.first, white)}"
+                    raise ProtocolError("merge", rel, rule)
+
+    def _check_list(self, message: ActionList) -> int:
+        """A list begins below its column's red part, skips no white cell, paints one, crosses no cut.
+
+        An empty list over numbers at which the view was idle is harmless and passes.
+
+        Returns:
+            the column.
+
+        Raises:
+            ProtocolError: a rule is broken.
+        """
+        x = self._column_of(message.view, message)
+        view, first, last = message.view, message.first, message.last
+        if view in self.suspended:
+            raise ProtocolError("merge", message, f"view {view!r} is suspended")
+        if last < first:
+            raise ProtocolError("merge", message, "a list ends before it begins")
+        if first <= self.vut.painted[x]:
+            rule = f"a list for {view!r} must begin after number {self.vut.painted[x]}"
+            raise ProtocolError("merge", message, rule)
+        if self.algorithm == "spa" and not message.complete:
+            raise ProtocolError("merge", message, "SPA takes lists of complete view managers only")
+        joins = self.joining.get(view)
+        if joins is not None and first <= joins.number < last:
+            rule = f"{view!r} joins with a list of number {joins.number} alone"
+            raise ProtocolError("merge", message, rule)
+        white = self.vut.first_white(x)
+        if white is not None and white < first:
+            raise ProtocolError("merge", message, f"{view!r} has no list for number {white}")
+        if first <= self.seen:
+            cut = self.submission.rels.cut_after(first)
+            if last > cut and not message.across:
+                raise ProtocolError("merge", message, f"the list crosses the cut at {cut}")
+            empty = message.delta is None or not message.delta.rows
+            if (white is None or white > last) and not (empty and self.passed[x] >= first):
+                raise ProtocolError("merge", message, f"REL has {view!r} at none of its numbers")
+        return x
+
+    def _check_suspend(self, message: Suspend) -> int:
+        """A view is suspended once, at the number where its lists end.
+
+        Returns:
+            the column.
+
+        Raises:
+            ProtocolError: a rule is broken.
+        """
+        x = self._column_of(message.view, message)
+        if message.view in self.suspended:
+            raise ProtocolError("merge", message, f"view {message.view!r} is suspended already")
+        white = self.vut.first_white(x)
+        painted = self.vut.painted[x]
+        if message.after < painted or (white is not None and white <= message.after):
+            rule = f"the lists of {message.view!r} end at {painted}, not at `after`"
+            raise ProtocolError("merge", message, rule)
+        return x
+
+    def _match_early_lists(self, rel: Rel, blocks: Mapping[str, Block]) -> list[Match]:
+        """Checks the lists that came before this REL against its rows, `blocks` by lane.
+
+        Returns:
+            each of them with the last number it paints.
+
+        Raises:
+            ProtocolError: one crosses the cut, skips a number, or is needed at none of its numbers.
+        """
+        matches: list[Match] = []
+        nothing = Block(rel.last, rel.first)
+        for x, view in enumerate(self.views):
+            painted = self.vut.painted[x]
+            if painted < rel.first:
+                continue
+            block = blocks.get(view if view in self.through else "", nothing)
+            idle = any(view in run.idle for run in rel.runs)
+            unlisted = rel.first
+            for held in (held for held in self.vut.lists[x] if held.state is None):
+                if held.first > rel.last:
+                    break
+                if held.last > rel.last:
+                    raise ProtocolError(
+                        "merge", rel, f"list {held.id} crosses the cut at {rel.last}"
+                    )
+                state = block.last_busy(x, held.first, held.last)
+                if state is None and (not idle or (held.delta is not None and held.delta.rows)):
+                    raise ProtocolError("merge", rel, f"REL has the view at no number of {held.id}")
+                missing = block.last_busy(x, unlisted, held.first - 1)
+                if missing is not None:
+                    raise ProtocolError("merge", rel, f"{view!r} has no list for number {missing}")
+                unlisted = held.last + 1
+                matches.append(Match(x, held, state))
+            missing = block.last_busy(x, unlisted, min(rel.last, painted))
+            if missing is not None:
+                raise ProtocolError("merge", rel, f"{view!r} has no list for number {missing}")
+        return matches
+
+    # Rows of REL ----------------------------------------------------------------------------------
+
+    def _rows_of(self, rel: Rel) -> list[Row]:
+        """The message's rows; a view that is passed through has a row to itself.
+
+        A row that names a suspended view is guarded, and so is one of views that are painted and views
+        that are passed through. Two rows may be in order because of a relation that only such a view
+        reads; smallest history: T1 on r and q, T2 on q and s, views over each of the three. Without the
+        column of the view over q nothing else keeps T2 behind T1. `changes` guards the rows that are
+        there when a column closes.
+        """
+        through = self.through
+        rows = []
+        for run in _cut_at_ends(self.suspended, rel.runs) if self.suspended else rel.runs:
+            first, last, views, idle = run.first, run.last, run.views, run.idle
+            kind: Kind = "guarded" if run.guarded else "counted"
+            shape = self.shapes[kind].get((views, idle)) or self._shape(views, idle, kind)
+            rows.append(Row(first, last, shape))
+            for view in sorted(through.intersection(views)) if through else ():
+                alone = self._shape((view,), (view,) if view in idle else (), "passed")
+                rows.append(Row(first, last, alone))
+        return rows
+
+    # Lists across a cut ---------------------------------------------------------------------------
+
+    def _waits(self, message: ActionList | Suspend) -> bool:
+        """Keeps a list across a cut that REL has not named whole, and all that follows it.
+
+        Raises:
+            ProtocolError: a list across a cut that is complete, or in a group under SPA.
+        """
+        crosses = isinstance(message, ActionList) and message.across
+        if crosses and isinstance(message, ActionList):
+            self._column_of(message.view, message)
+            if message.complete or self.algorithm == "spa":
+                rule = "only a strong list crosses a cut, and only PA takes it"
+                raise ProtocolError("merge", message, rule)
+        early = isinstance(message, ActionList) and message.last > self.seen
+        if message.view not in self.crossing and not (crosses and early):
+            return False
+        self.crossing.setdefault(message.view, []).append(message)
+        return True
+
+    def _receive_waiting(self) -> list[WarehouseTransaction]:
+        """What no longer waits, now that REL has gone on.
+
+        Raises:
+            ProtocolError: a message that waited breaks a rule.
+        """
+        ready: list[WarehouseTransaction] = []
+        for view, held in sorted(self.crossing.items()):
+            del self.crossing[view]
+            for message in held:
+                ready += self._receive(message)
+        return ready
+
+    # Views that join and leave ------------------------------------------------------------------------
+
+    def _receive_change(self, change: ViewChange) -> list[WarehouseTransaction]:
+        """Opens or closes a column.
+
+        Raises:
+            ProtocolError: a rule is broken.
+        """
+        if change.change == "drop":
+            self._check_drop(change)
+            return self._load(changes.drop(self.state(), change))
+        if change.number in (*self.opened.get(change.view, ()), *self._expected(change.view)):
+            return []
+        self._check_add(change)
+        if change.number > self.seen:
+            self.ahead = (*self.ahead, Ahead(change))
+            return []
+        return self._load(changes.add(self.state(), change))
+
+    def _check_add(self, change: ViewChange) -> None:
+        view, number = change.view, change.number
+        if change.manager == "complete-N":
+            rule = "complete-N managers have a group of their own with one N (MVC 6.3)"
+            raise ProtocolError("merge", change, rule)
+        if number < max(self.seen, 0):
+            rule = f"a view joins at the last cut, {self.seen}, or a later one"
+            raise ProtocolError("merge", change, rule)
+        if near := [other for other in self._expected(view) if abs(other - number) < 2]:
+            raise ProtocolError("merge", change, f"{view!r} is to join at {near[0]} already")
+        if number <= self.dropped.get(view, -2) + 1:
+            rule = f"{view!r} was dropped at {self.dropped[view]} and comes back too soon"
+            raise ProtocolError("merge", change, rule)
+        if number > self.seen:
+            return
+        if view in self.column and view not in self.suspended:
+            raise ProtocolError("merge", change, f"view {view!r} is in the group already")
+
+    def _check_drop(self, change: ViewChange) -> None:
+        self._column_of(change.view, change)
+        if change.number != self.seen:
+            rule = f"a view is dropped at the last cut, {self.seen}"
+            raise ProtocolError("merge", change, rule)
+
+    def _is_late(self, message: ActionList | Suspend) -> bool:
+        """Whether a dropped view's manager sent it before it had heard of the drop."""
+        last = message.last if isinstance(message, ActionList) else message.after
+        return message.view in self.dropped and last <= self.dropped[message.view]
+
+    def _early_for(self, message: ActionList | Suspend) -> Ahead | None:
+        """The addition, waiting for its cut, whose manager sent the message."""
+        first = message.first if isinstance(message, ActionList) else message.after + 1
+        found = [
+            ahead
+            for ahead in self.ahead
+            if ahead.change.view == message.view and ahead.number <= first
+        ]
+        return max(found, key=lambda ahead: ahead.number, default=None)
+
+    def _receive_early(self) -> list[WarehouseTransaction]:
+        """What was held for the cut that has been reached.
+
+        Raises:
+            ProtocolError: a held message breaks a rule.
+        """
+        ready: list[WarehouseTransaction] = []
+        for ahead in [ahead for ahead in self.ahead if ahead.number == self.seen]:
+            self.ahead = tuple(one for one in self.ahead if one.change != ahead.change)
+            for message in (ahead.change, *ahead.held):
+                ready += self._receive(message)
+        return ready
+
+    def _expected(self, view: str) -> list[int]:
+        """The cuts at which additions of the view wait."""
+        return [ahead.number for ahead in self.ahead if ahead.change.view == view]
+
+    def _next_cut(self) -> int:
+        """The first number at which an addition waits, which must be a cut."""
+        return min(ahead.number for ahead in self.ahead)
+
+    def _told_suspended(self) -> tuple[tuple[str, int], ...]:
+        """(view, last good number) for views that the warehouse shows and that do not go on."""
+        told = {view: after for view, after in self.suspended.items() if view not in self.joining}
+        for view, joining in self.joining.items():
+            if joining.shown is not None:
+                told[view] = joining.shown
+        return tuple(sorted(told.items()))
+
     # State ----------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """The state as JSON values; lists by reference, inline rows included."""
-        return snapshot(self)
+        return to_json(self.state())
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Takes over a state that a machine of the same group, views, algorithm and order saved.
@@ -283,7 +605,91 @@ class MergeMachine:
         Raises:
             FrescoError: MERGE_SNAPSHOT when it is of another group or another format.
         """
-        restore(self, saved)
+        state = from_json(saved) if saved.get("format") == FORMAT else None
+        if state is None or not state.follows(self.founded):
+            raise FrescoError(
+                "MERGE_SNAPSHOT",
+                f"the saved state is of {saved.get('config')!r}, this merge is {self.founded!r}",
+                where=f"merge {self.group}",
+                todo="start with the view files of the saved state; `fresco view add FILE` changes a"
+                " group",
+            )
+        self.founded = state.founded
+        self._load(state)
+
+    def state(self) -> MergeState:
+        """Everything that the machine remembers."""
+        vut, submission = self.vut, self.submission
+        return MergeState(
+            founded=self.founded,
+            views=self.views,
+            through=self.through,
+            algorithm=self.algorithm,
+            seen=self.seen,
+            suspended=dict(self.suspended),
+            refused=self.refused,
+            joining=dict(self.joining),
+            opened=dict(self.opened),
+            dropped=dict(self.dropped),
+            ahead=self.ahead,
+            crossing={view: tuple(held) for view, held in self.crossing.items()},
+            columns={
+                view: ColumnState(
+                    painted=vut.painted[x],
+                    passed=self.passed[x],
+                    lists=tuple(replace(held) for held in vut.lists[x]),
+                    taken=submission.taken[x],
+                    latest=submission.latest[x],
+                )
+                for x, view in enumerate(self.views)
+            },
+            rows=tuple(self._named(row.first, row.last, row.shape) for row in vut.rows()),
+            ready=tuple(
+                Ready(together, tuple(self._named(*span) for span in spans))
+                for spans, together in submission.queued
+            ),
+            submission=submission.state(),
+        )
+
+    def _named(self, first: int, last: int, shape: Shape) -> NamedSpan:
+        idle = tuple(view for view in shape.names if self.column[view] not in shape.busy)
+        return NamedSpan(first, last, NamedShape(shape.kind, shape.names, idle))
+
+    def _load(self, state: MergeState) -> list[WarehouseTransaction]:
+        """Makes the table with the state's columns and fills it.
+
+        Returns:
+            what is ready and was not in that state: nothing, unless columns were changed.
+        """
+        self._lay_out(state.views, state.algorithm, state.through)
+        self.seen = state.seen
+        self.suspended, self.refused = dict(state.suspended), state.refused
+        self.joining, self.opened = dict(state.joining), dict(state.opened)
+        self.dropped, self.ahead = dict(state.dropped), state.ahead
+        self.crossing = {view: list(held) for view, held in state.crossing.items()}
+        columns = [state.columns[view] for view in self.views]
+        self.passed = [column.passed for column in columns]
+        for x, column in enumerate(columns):
+            self.vut.load_column(x, column.painted, column.lists)
+        ready = [
+            WarehouseTransaction(tuple(Span(*self._here(span)) for span in spans), together)
+            for together, spans in state.ready
+        ]
+        taken, latest = [c.taken for c in columns], [c.latest for c in columns]
+        self.submission.load(state.submission, taken, latest, ready)
+        return self._place([Row(*self._here(span)) for span in state.rows])
+
+    def _here(self, span: NamedSpan) -> tuple[int, int, Shape]:
+        kind, views, idle = span.shape
+        return span.first, span.last, self._shape(views, idle, kind)
+
+    def _place(self, rows: list[Row]) -> list[WarehouseTransaction]:
+        """Fills the empty table with rows, ascending in each lane, and looks at all of them."""
+        by_cut: dict[int, list[Row]] = {}
+        for row in rows:
+            by_cut.setdefault(self.submission.rels.cut_after(row.first), []).append(row)
+        blocks = [in_blocks(inside, cut).values() for cut, inside in sorted(by_cut.items())]
+        return self._add(rows, [block for lanes in blocks for block in lanes])
 
     @property
     def frontier(self) -> int:
@@ -307,12 +713,29 @@ class MergeMachine:
 
     def cells_by_colour(self) -> dict[str, int]:
         """Cells of the table by colour, counted by transaction."""
-        return cells_by_colour(self)
+        return cells_by_colour(self.vut, self.submission.queued, len(self.views))
 
     def table(self) -> list[TableRow]:
         """The VUT as the paper prints it, equal neighbours as one row; gray rows included."""
-        return read_table(self)
+        return read_table(self.vut, self.submission.queued, len(self.views))
 
     def painted(self) -> str:
         """The VUT as text, for people."""
-        return paint_table(self)
+        return paint_rows(self.views, self.table())
+
+
+def _cut_at_ends(suspended: Mapping[str, int], runs: tuple[RelRun, ...]) -> Iterator[RelRun]:
+    """The runs, cut at each suspended view's last good number and without the view below it."""
+    for run in runs:
+        first = run.first
+        ends = {after for after in suspended.values() if run.first <= after < run.last}
+        for last in (*sorted(ends), run.last):
+            black = [view for view, after in suspended.items() if after < first]
+            yield RelRun.model_construct(
+                first=first,
+                last=last,
+                views=tuple(view for view in run.views if view not in black),
+                idle=tuple(view for view in run.idle if view not in black),
+                guarded=run.guarded or any(view in run.views for view in suspended),
+            )
+            first = last + 1

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from streaming.merge.rows import Span
-
-if TYPE_CHECKING:
-    from streaming.merge.machine import MergeMachine
+from streaming.merge.rows import Span, WarehouseTransaction
+from streaming.merge.vut import VUT
 
 
 class TableRow(NamedTuple):
@@ -27,23 +25,24 @@ class TableRow(NamedTuple):
     lists: tuple[str, ...]
 
 
-def read_table(machine: MergeMachine) -> list[TableRow]:
-    """All rows that are not in a batch yet, ascending."""
-    columns = range(len(machine.views))
+def read_table(vut: VUT, queued: Iterable[WarehouseTransaction], width: int) -> list[TableRow]:
+    """All rows that are not in a batch yet, ascending.
+
+    Args:
+        queued: what is ready: gray.
+        width: how many columns are views'.
+    """
+    columns = range(width)
     rows = []
-    for transaction in machine.submission.queued:
+    for transaction in queued:
         for first, last, shape in transaction.spans:
             colours = "".join("g" if x in shape.views else "b" for x in columns)
-            states = tuple(machine.vut.state(x, last) if x in shape.views else 0 for x in columns)
+            states = tuple(vut.state(x, last) if x in shape.views else 0 for x in columns)
             rows.append(TableRow(first, last, colours, states, ()))
-    for row in machine.vut.rows():
-        for first, last in machine.vut.bands(row):
-            cells = [machine.vut.cell(x, last, row.shape) for x in columns]
-            held = [
-                machine.vut.list_at(x, last)
-                for x in row.shape.busy
-                if last <= machine.vut.painted[x]
-            ]
+    for row in vut.rows():
+        for first, last in vut.bands(row):
+            cells = [vut.cell(x, last, row.shape) for x in columns]
+            held = [vut.list_at(x, last) for x in row.shape.busy if last <= vut.painted[x]]
             rows.append(
                 TableRow(
                     first,
@@ -54,11 +53,6 @@ def read_table(machine: MergeMachine) -> list[TableRow]:
                 )
             )
     return sorted(rows)
-
-
-def paint_table(machine: MergeMachine) -> str:
-    """One line per row: numbers, colours, lists."""
-    return paint_rows(machine.views, read_table(machine))
 
 
 def paint_rows(views: Sequence[str], rows: Sequence[TableRow]) -> str:
@@ -73,13 +67,12 @@ def paint_rows(views: Sequence[str], rows: Sequence[TableRow]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def cells_by_colour(machine: MergeMachine) -> dict[str, int]:
+def cells_by_colour(vut: VUT, queued: Iterable[WarehouseTransaction], width: int) -> dict[str, int]:
     """Cells of the table by colour, counted by transaction; a joining view's row is one."""
-    width = len(machine.views)
-    ready = [span for transaction in machine.submission.queued for span in transaction.spans]
-    waiting = [Span(row.first, row.last, row.shape) for row in machine.vut.rows()]
+    ready = [span for transaction in queued for span in transaction.spans]
+    waiting = [Span(row.first, row.last, row.shape) for row in vut.rows()]
     gray, coloured = _cells(ready, width), _cells(waiting, width)
-    white = machine.vut.white_cells()
+    white = vut.white_cells()
     counted = [span for span in (*ready, *waiting) if span.shape.counts]
     total = width * sum(span.last - span.first + 1 for span in counted)
     return {

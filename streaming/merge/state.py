@@ -1,30 +1,42 @@
-"""The merge machine's state as JSON: rows, ready rows, lists by reference, what batches said.
+"""The merge machine's state as a value: rows, ready rows, lists by reference, what batches said.
 
-Columns go by their views' names, so that a state can be put into a table with other columns
-(`changes`), and a machine made with the views it began with or those it has now can take it over.
+Everything goes by the views' names and not by columns, so that a state can be changed into one with
+other columns (`changes`), and a machine made with the views it began with or those it has now can take
+it over. `to_json` and `from_json` are its form in a snapshot.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
-from streaming.errors import FrescoError
-from streaming.merge.covered import Covered, OpenRel
-from streaming.merge.rows import UNPAINTED, HeldList, Kind, Row, Shape, Span, WarehouseTransaction
+from streaming.merge.batching import SubmissionState
+from streaming.merge.covered import OpenRel
+from streaming.merge.disciplines import CommitsState, Discipline, Ranges, Submitted
+from streaming.merge.rows import UNPAINTED, HeldList, Kind
 from streaming.messages import ActionList, Rows, Suspend, ViewChange, decode, encode
 
-if TYPE_CHECKING:
-    from streaming.merge.machine import MergeMachine
-
 FORMAT = 2
+Algorithm = Literal["spa", "pa"]
+
+
+class Founded(NamedTuple):
+    """What a machine was made with."""
+
+    group: str
+    views: tuple[str, ...]
+    algorithm: Algorithm
+    through: tuple[str, ...]
+    order: Literal["overtake", "prefix"]
+    discipline: Discipline
 
 
 class Ahead(NamedTuple):
     """An addition whose cut has not been seen, and what the view's manager has sent since."""
 
     change: ViewChange
-    held: list[ActionList | Suspend]
+    held: tuple[ActionList | Suspend, ...] = ()
 
     @property
     def number(self) -> int:
@@ -44,166 +56,241 @@ class Joining(NamedTuple):
     shown: int | None
 
 
-def snapshot(machine: MergeMachine) -> dict[str, Any]:
-    """The state as JSON values; `restore` reads it."""
-    submission, vut, views = machine.submission, machine.vut, machine.views
-    shapes: dict[tuple[Any, ...], int] = {}
+class NamedShape(NamedTuple):
+    """A REL set by names (`rows.Shape` by columns)."""
 
-    def shape_at(shape: Shape) -> int:
-        return shapes.setdefault(_names(machine, shape), len(shapes))
+    kind: Kind
+    views: tuple[str, ...]
+    idle: tuple[str, ...]
 
-    rows = [[row.first, row.last, shape_at(row.shape)] for row in vut.rows()]
-    ready = [
-        [int(together), [[first, last, shape_at(shape)] for first, last, shape in spans]]
-        for spans, together in submission.queued
-    ]
+    def without(self, view: str) -> NamedShape:
+        """The same without a view."""
+        views, idle = (
+            tuple(name for name in names if name != view) for names in (self.views, self.idle)
+        )
+        return NamedShape(self.kind, views, idle)
+
+
+class NamedSpan(NamedTuple):
+    """The rows [first..last] of one REL set."""
+
+    first: int
+    last: int
+    shape: NamedShape
+
+
+class Ready(NamedTuple):
+    """A warehouse transaction that waits for a batch."""
+
+    together: bool
+    spans: tuple[NamedSpan, ...]
+
+
+@dataclass(frozen=True)
+class ColumnState:
+    """A view's column.
+
+    Attributes:
+        painted: the number down to which it is red.
+        passed: the last number at which the view was idle in a REL.
+        lists: those that are kept.
+        taken: the last number that has been in a batch.
+        latest: the sequence of the last batch that touched it.
+    """
+
+    painted: int = UNPAINTED
+    passed: int = UNPAINTED
+    lists: tuple[HeldList, ...] = ()
+    taken: int = UNPAINTED
+    latest: int = 0
+
+
+@dataclass(frozen=True)
+class MergeState:
+    """A machine between two messages; the attributes are those of `machine.MergeMachine`."""
+
+    founded: Founded
+    views: tuple[str, ...]
+    through: frozenset[str]
+    algorithm: Algorithm
+    seen: int
+    suspended: Mapping[str, int]
+    refused: frozenset[str]
+    joining: Mapping[str, Joining]
+    opened: Mapping[str, tuple[int, ...]]
+    dropped: Mapping[str, int]
+    ahead: tuple[Ahead, ...]
+    crossing: Mapping[str, tuple[ActionList | Suspend, ...]]
+    columns: Mapping[str, ColumnState]
+    rows: tuple[NamedSpan, ...]
+    ready: tuple[Ready, ...]
+    submission: SubmissionState
+
+    def follows(self, founded: Founded) -> bool:
+        """Whether a machine made so can take it over: with the views it began with, or has now."""
+        views, through = self.views, tuple(sorted(self.through))
+        now = self.founded._replace(views=views, algorithm=self.algorithm, through=through)
+        return founded in (self.founded, now)
+
+
+# In snapshots --------------------------------------------------------------------------------------
+
+
+def to_json(state: MergeState) -> dict[str, Any]:
+    """The state as JSON values."""
+    shapes: dict[NamedShape, int] = {}
+
+    def dump_spans(spans: Iterable[NamedSpan]) -> list[list[int]]:
+        return [[f, last, shapes.setdefault(shape, len(shapes))] for f, last, shape in spans]
+
+    rows = dump_spans(state.rows)
+    ready = [[int(together), dump_spans(spans)] for together, spans in state.ready]
+    submission = state.submission
     return {
         "format": FORMAT,
-        "config": _config(machine),
-        "views": list(views),
-        "through": sorted(machine.through),
-        "algorithm": machine.algorithm,
-        "seen": machine.seen,
-        "suspended": dict(machine.suspended),
-        "refused": sorted(machine.refused),
-        "joining": {view: list(joining) for view, joining in machine.joining.items()},
-        "opened": {view: list(numbers) for view, numbers in machine.opened.items()},
-        "dropped": dict(machine.dropped),
-        "ahead": [
-            [encode(message).decode() for message in (ahead.change, *ahead.held)]
-            for ahead in machine.ahead
-        ],
-        "crossing": {
-            view: [encode(message).decode() for message in held]
-            for view, held in machine.crossing.items()
+        "config": [list(v) if isinstance(v, tuple) else v for v in state.founded],
+        "views": list(state.views),
+        "through": sorted(state.through),
+        "algorithm": state.algorithm,
+        "seen": state.seen,
+        "suspended": dict(state.suspended),
+        "refused": sorted(state.refused),
+        "joining": {view: list(joining) for view, joining in state.joining.items()},
+        "opened": {view: list(numbers) for view, numbers in state.opened.items()},
+        "dropped": dict(state.dropped),
+        "ahead": [_texts((ahead.change, *ahead.held)) for ahead in state.ahead],
+        "crossing": {view: _texts(held) for view, held in state.crossing.items()},
+        "painted": {view: column.painted for view, column in state.columns.items()},
+        "passed": {view: column.passed for view, column in state.columns.items()},
+        "lists": {
+            view: [_dump_list(held) for held in column.lists]
+            for view, column in state.columns.items()
         },
-        "painted": dict(zip(views, vut.painted, strict=False)),
-        "passed": dict(zip(views, machine.passed, strict=True)),
-        "lists": {v: [_dump(held) for held in vut.lists[x]] for x, v in enumerate(views)},
         "rows": rows,
         "ready": ready,
-        "shapes": [[kind, list(names), list(idle)] for kind, names, idle in shapes],
-        "covered": [submission.covered.frontier, [list(r) for r in submission.covered.ahead]],
-        "rels": [[rel.last, dict(rel.positions), rel.committed_ms] for rel in submission.rels.open],
-        "closed": [submission.rels.closed, dict(submission.rels.positions)],
-        "released": [[first, list(names)] for first, names in submission.rels.released],
+        "shapes": [[kind, list(views), list(idle)] for kind, views, idle in shapes],
+        "covered": [submission.frontier, _lists(submission.ahead)],
+        "rels": [[rel.last, dict(rel.positions), rel.committed_ms] for rel in submission.rels],
+        "closed": [submission.closed, dict(submission.positions)],
+        "released": [[first, list(names)] for first, names in submission.released],
         "sequence": submission.sequence,
         "since_ms": submission.since_ms,
-        "closing": {view: list(at) for view, at in submission.dropped.items()},
-        "commits": submission.commits.snapshot(),
+        "closing": {view: list(at) for view, at in submission.closing.items()},
+        "commits": _dump_commits(submission.commits),
         "guard": list(submission.guard),
         "initial": submission.initial,
-        "taken": dict(zip(views, submission.taken, strict=True)),
-        "latest": dict(zip(views, submission.latest, strict=True)),
+        "taken": {view: column.taken for view, column in state.columns.items()},
+        "latest": {view: column.latest for view, column in state.columns.items()},
     }
 
 
-def restore(machine: MergeMachine, saved: dict[str, Any]) -> None:
-    """Replaces the machine's state.
+def from_json(saved: Mapping[str, Any]) -> MergeState:
+    """Back from `to_json`."""
+    shapes = [NamedShape(kind, tuple(views), tuple(idle)) for kind, views, idle in saved["shapes"]]
 
-    Raises:
-        FrescoError: MERGE_SNAPSHOT when the snapshot is not of such a machine.
-    """
-    if saved.get("format") != FORMAT or not _fits(machine, saved):
-        raise FrescoError(
-            "MERGE_SNAPSHOT",
-            f"the saved state is of {saved.get('config')!r}, this merge is {_config(machine)!r}",
-            where=f"merge {machine.group}",
-            todo="start with the view files of the saved state; `fresco view add FILE` changes a group",
-        )
-    _, views, algorithm, through, *_ = saved["config"]
-    machine.founded = tuple(views), algorithm, tuple(through)
-    load(machine, saved)
+    def load_spans(spans: Sequence[Sequence[int]]) -> tuple[NamedSpan, ...]:
+        return tuple(NamedSpan(first, last, shapes[at]) for first, last, at in spans)
 
-
-def load(machine: MergeMachine, saved: dict[str, Any]) -> list[WarehouseTransaction]:
-    """Makes the table with the saved columns and fills it.
-
-    Returns:
-        what is ready and was not when the state was saved: nothing, unless columns were changed.
-    """
-    machine.lay_out(tuple(saved["views"]), saved["algorithm"], frozenset(saved["through"]))
-    submission, vut = machine.submission, machine.vut
-    machine.seen = saved["seen"]
-    machine.suspended = dict(saved["suspended"])
-    machine.refused = frozenset(saved.get("refused", ()))
-    machine.joining = {view: Joining(*joining) for view, joining in saved["joining"].items()}
-    machine.opened = {view: list(numbers) for view, numbers in saved["opened"].items()}
-    machine.dropped = dict(saved["dropped"])
-    machine.ahead = [_load_ahead(texts) for texts in saved["ahead"]]
-    machine.crossing = {view: _messages(texts) for view, texts in saved["crossing"].items()}
-    for x, view in enumerate(machine.views):
-        machine.passed[x] = saved["passed"].get(view, UNPAINTED)
-        vut.painted[x] = saved["painted"].get(view, UNPAINTED)
-        vut.lists[x] = deque(_load(held) for held in saved["lists"].get(view, ()))
-        submission.taken[x] = saved["taken"].get(view, UNPAINTED)
-        submission.latest[x] = saved["latest"].get(view, 0)
-    shapes = [machine.shape(tuple(v), tuple(idle), kind) for kind, v, idle in saved["shapes"]]
-    submission.ready.clear()
-    submission.waiting = 0
-    submission.begun, submission.early = saved["covered"][0] >= 0, []
-    submission.put(
-        [
-            WarehouseTransaction(
-                tuple(Span(first, last, shapes[shape]) for first, last, shape in spans),
-                bool(together),
-            )
-            for together, spans in saved["ready"]
-        ]
+    return MergeState(
+        founded=founded_in(saved),
+        views=tuple(saved["views"]),
+        through=frozenset(saved["through"]),
+        algorithm=saved["algorithm"],
+        seen=saved["seen"],
+        suspended=dict(saved["suspended"]),
+        refused=frozenset(saved.get("refused", ())),
+        joining={view: Joining(*joining) for view, joining in saved["joining"].items()},
+        opened={view: tuple(numbers) for view, numbers in saved["opened"].items()},
+        dropped=dict(saved["dropped"]),
+        ahead=tuple(_load_ahead(texts) for texts in saved["ahead"]),
+        crossing={view: _messages(texts) for view, texts in saved["crossing"].items()},
+        columns={view: _load_column(saved, view) for view in saved["views"]},
+        rows=load_spans(saved["rows"]),
+        ready=tuple(Ready(bool(together), load_spans(spans)) for together, spans in saved["ready"]),
+        submission=_load_submission(saved),
     )
-    _load_submission(machine, saved)
-    return machine.place([Row(first, last, shapes[shape]) for first, last, shape in saved["rows"]])
 
 
-def _load_submission(machine: MergeMachine, saved: dict[str, Any]) -> None:
-    submission = machine.submission
+def founded_in(saved: Mapping[str, Any]) -> Founded:
+    """What the machine that saved a state was made with."""
+    group, views, algorithm, through, order, discipline = saved["config"]
+    return Founded(group, tuple(views), algorithm, tuple(through), order, discipline)
+
+
+def _load_column(saved: Mapping[str, Any], view: str) -> ColumnState:
+    return ColumnState(
+        saved["painted"].get(view, UNPAINTED),
+        saved["passed"].get(view, UNPAINTED),
+        tuple(_load_list(held) for held in saved["lists"].get(view, ())),
+        saved["taken"].get(view, UNPAINTED),
+        saved["latest"].get(view, 0),
+    )
+
+
+def _load_submission(saved: Mapping[str, Any]) -> SubmissionState:
     frontier, ahead = saved["covered"]
-    submission.covered = Covered(frontier, [(first, last) for first, last in ahead])
-    submission.rels.open = deque(OpenRel(*rel) for rel in saved["rels"])
-    submission.rels.cuts = deque(rel.last for rel in submission.rels.open)
-    submission.rels.closed, submission.rels.positions = saved["closed"]
-    submission.rels.released = deque((first, tuple(names)) for first, names in saved["released"])
-    submission.sequence = saved["sequence"]
-    submission.since_ms = saved["since_ms"]
+    closed, positions = saved["closed"]
     # A state may say neither: what comes next then depends on the last batches of all columns.
     latest = sorted({*saved["latest"].values()} - {0})
-    submission.guard = tuple(saved.get("guard", latest))
-    submission.initial = saved.get("initial", min(latest, default=0))
-    submission.dropped = {view: (number, last) for view, (number, last) in saved["closing"].items()}
-    submission.commits.restore(saved["commits"])
+    return SubmissionState(
+        frontier=frontier,
+        ahead=_ranges(ahead),
+        rels=tuple(OpenRel(*rel) for rel in saved["rels"]),
+        closed=closed,
+        positions=positions,
+        released=tuple((first, tuple(names)) for first, names in saved["released"]),
+        sequence=saved["sequence"],
+        since_ms=saved["since_ms"],
+        closing={view: (number, last) for view, (number, last) in saved["closing"].items()},
+        commits=_load_commits(saved["commits"]),
+        guard=tuple(saved.get("guard", latest)),
+        initial=saved.get("initial", min(latest, default=0)),
+    )
 
 
-def _config(machine: MergeMachine) -> list[Any]:
-    views, algorithm, through = machine.founded
-    discipline = machine.submission.commits.discipline
-    return [machine.group, list(views), algorithm, list(through), machine.order, discipline]
+def _dump_commits(commits: CommitsState) -> dict[str, Any]:
+    return {
+        "submitted": [
+            [sequence, sorted(one.views), _lists(one.ranges)]
+            for sequence, one in commits.submitted.items()
+        ],
+        "covered": [commits.frontier, _lists(commits.ahead)],
+    }
 
 
-def _fits(machine: MergeMachine, saved: dict[str, Any]) -> bool:
-    """Whether the machine was made with the views that the saved one began with, or has now."""
-    mine, began = _config(machine), saved["config"]
-    now = [began[0], saved["views"], saved["algorithm"], saved["through"], *began[4:]]
-    return mine in (began, now)
+def _load_commits(saved: Mapping[str, Any]) -> CommitsState:
+    submitted = {
+        sequence: Submitted(frozenset(views), _ranges(ranges))
+        for sequence, views, ranges in saved["submitted"]
+    }
+    frontier, ahead = saved["covered"]
+    return CommitsState(submitted, frontier, _ranges(ahead))
 
 
-def _names(machine: MergeMachine, shape: Shape) -> tuple[Kind, tuple[str, ...], tuple[str, ...]]:
-    """(kind, views, idle views) of a row."""
-    idle = tuple(view for view in shape.names if machine.column[view] not in shape.busy)
-    return shape.kind, shape.names, idle
+def _lists(ranges: Iterable[tuple[int, int]]) -> list[list[int]]:
+    return [list(each) for each in ranges]
 
 
-def _load_ahead(texts: list[str]) -> Ahead:
+def _ranges(lists: Iterable[Sequence[int]]) -> Ranges:
+    return tuple((first, last) for first, last in lists)
+
+
+def _texts(messages: Iterable[ViewChange | ActionList | Suspend]) -> list[str]:
+    return [encode(message).decode() for message in messages]
+
+
+def _messages(texts: Iterable[str]) -> tuple[ActionList | Suspend, ...]:
+    messages = (decode(text.encode()) for text in texts)
+    return tuple(one for one in messages if isinstance(one, ActionList | Suspend))
+
+
+def _load_ahead(texts: Sequence[str]) -> Ahead:
     change = decode(texts[0].encode())
     assert isinstance(change, ViewChange)
     return Ahead(change, _messages(texts[1:]))
 
 
-def _messages(texts: list[str]) -> list[ActionList | Suspend]:
-    messages = (decode(text.encode()) for text in texts)
-    return [one for one in messages if isinstance(one, ActionList | Suspend)]
-
-
-def _dump(held: HeldList) -> dict[str, Any]:
+def _dump_list(held: HeldList) -> dict[str, Any]:
     return {
         "id": held.id,
         "first": held.first,
@@ -214,6 +301,6 @@ def _dump(held: HeldList) -> dict[str, Any]:
     }
 
 
-def _load(saved: dict[str, Any]) -> HeldList:
+def _load_list(saved: Mapping[str, Any]) -> HeldList:
     delta = Rows(**saved["delta"]) if saved["delta"] is not None else None
     return HeldList(**{**saved, "delta": delta})

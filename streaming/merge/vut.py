@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from streaming.merge.rows import GONE, UNLIMITED, UNPAINTED, Block, HeldList, Row, Shape, Stuck
 
@@ -110,6 +111,27 @@ class VUT:
         self.painted[x] = last
         self.version += 1
         return state
+
+    def hold(self, x: int, held: HeldList) -> None:
+        """Keeps a list of the column, below all others."""
+        self.lists[x].append(held)
+
+    def match(self, x: int, held: HeldList, state: int | None) -> None:
+        """REL has named the numbers of a list that came before it; one that paints nothing goes."""
+        held.state = state
+        if state is None:
+            self.lists[x].remove(held)
+
+    def forget_lists(self, x: int, limit: int) -> None:
+        """Drops the column's lists of which nothing is left below `limit`."""
+        lists = self.lists[x]
+        while lists and lists[0].state is not None and lists[0].state <= limit:
+            lists.popleft()
+
+    def load_column(self, x: int, painted: int, lists: Iterable[HeldList]) -> None:
+        """Takes over what was remembered of a column; its rows come by `add`."""
+        self.painted[x] = painted
+        self.lists[x] = deque(replace(held) for held in lists)
 
     def red(self, shape: Shape) -> int:
         """Down to which number the shape's busy columns are all red; it never goes back."""

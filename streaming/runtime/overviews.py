@@ -36,7 +36,6 @@ from streaming.runtime.progress import staged_paths
 from streaming.runtime.step import Manifest
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.mediator import Mediator
-from streaming.viewmanagers.waiting import put_aside
 
 SMALL = INLINE_LIMIT // 8
 """Characters of parents' rows that a manifest carries itself; more of them go into a file."""
@@ -136,7 +135,7 @@ class OverviewStage(ViewStage):
 
     def _snapshot(self) -> dict[str, Any]:
         self._handed.settle(str(self._staging.folder.relative_to(self._warehouse)), self._staged)
-        put_aside(self._mediator, WAITING, lambda rows: self._staged(self._unpacked(rows)))
+        self._mediator.put_aside(WAITING, lambda rows: self._staged(self._unpacked(rows)))
         return {
             **super()._snapshot(),
             "mediator": self._mediator.snapshot(),

@@ -29,7 +29,8 @@ here at the state of the last number handed on. `overviews` says which modes can
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from streaming.algebra.operators import Operators
@@ -38,8 +39,7 @@ from streaming.algebra.query import Seen, SourceAnswer, SourceQuery
 from streaming.algebra.tree import Scan, relations, walk
 from streaming.errors import FrescoError, ProtocolError
 from streaming.messages import ActionList, Rows, Suspend, Updates
-from streaming.viewmanagers.base import ViewSpec, suspension
-from streaming.viewmanagers.gathered import Piece, gathered
+from streaming.viewmanagers.base import Progress, ViewSpec, check_updates, suspension, works
 from streaming.viewmanagers.mirror import HeldMirror
 from streaming.viewmanagers.ordered import (
     Ordered,
@@ -53,9 +53,24 @@ from streaming.viewmanagers.ordered import (
     told_as_sources,
     within,
 )
-from streaming.viewmanagers.received import check_list, check_suspend, check_umq
 
 V = TypeVar("V")
+Keep = Callable[[Rows], Rows]
+"""The same rows by a reference to a file."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows with numbers in [first..last].
+
+    Attributes:
+        at_once: they all belong to `last`, whatever numbers they carry.
+    """
+
+    rows: Rows
+    first: int
+    last: int
+    at_once: bool = False
 
 
 class Mediator(Generic[V]):
@@ -118,13 +133,13 @@ class Mediator(Generic[V]):
         """
         match message:
             case Updates():
-                self.umq += (check_umq(self, message),)
+                self.umq += (self._entry_of(message),)
             case ActionList():
-                check_list(self, message)
+                self._check_list(message)
                 self.rmq[message.view] += (message,)
                 self.heard[message.view] = message.last
             case Suspend():
-                check_suspend(self, message)
+                self._check_suspend(message)
                 self.ended[message.view] = message
                 self.heard[message.view] = message.after
         return self.update_view()
@@ -171,6 +186,88 @@ class Mediator(Generic[V]):
         rows = tuple(self.operators.evaluate(p.tree, {**here, **p.inputs}) for p in query.parts)
         state = Seen(self.number)
         return SourceAnswer(query.view, query.id, query.step, query.source, rows, state)
+
+    # The protocol: parents' lists may overtake the numbering. So a list is checked against REL where UMQ
+    # has its numbers already, and otherwise when they come.
+
+    def _entry_of(self, updates: Updates) -> Ordered:
+        """The next message of the numbering, as an entry of UMQ.
+
+        Raises:
+            ProtocolError: see `handle`.
+        """
+        spec, parents = self.spec, self.parents
+        at = self.umq[-1].updates.last if self.umq else self.number
+        check_updates(spec, Progress(at, self.suspended_after), updates)
+        brief = f"updates of {updates.group} [{updates.first}..{updates.last}]"
+        for run in updates.runs:
+            for parent in parents:
+                if works(run, parent) and not works(run, spec.view):
+                    raise _broken(
+                        brief,
+                        f"REL asks {parent} for work at {run.first} and not its child {spec.view}",
+                    )
+        entry = ordered(updates, spec.view, parents, spec.start)
+        for parent in parents:
+            heard = min(self.heard[parent], updates.last)
+            lists = self.rmq[parent]
+            covered = [(one.first, one.last) for one in lists]
+            lacking = _first_outside(within(entry.awaited[parent], updates.first, heard), covered)
+            if lacking is not None:
+                raise _broken(brief, f"{parent} has sent no list for number {lacking}")
+            for one in lists:
+                if updates.first <= one.last <= updates.last and _brings(one):
+                    before = self.awaited(parent, one.first, one.last)
+                    if not before and not within(entry.awaited[parent], one.first, one.last):
+                        raise _broken(brief, f"REL has {parent} at none of {one.first}..{one.last}")
+        return entry
+
+    def _check_list(self, message: ActionList) -> None:
+        """The next list of a parent.
+
+        Raises:
+            ProtocolError: see `handle`.
+        """
+        self._check_parent(message)
+        parent, first, last = message.view, message.first, message.last
+        heard = self.heard[parent]
+        if last < first:
+            raise _broken(message, "a list ends before it begins")
+        if first <= heard:
+            raise _broken(
+                message, f"numbers from the past; {parent} has sent its lists up to {heard}"
+            )
+        lacking = self.awaited(parent, heard + 1, first - 1)
+        if lacking:
+            raise _broken(message, f"{parent} has sent no list for number {lacking[0][0]}")
+        at = self.umq[-1].updates.last if self.umq else self.number
+        if last <= at and _brings(message) and not self.awaited(parent, first, last):
+            raise _broken(message, f"REL has {parent} at none of its numbers")
+
+    def _check_suspend(self, message: Suspend) -> None:
+        """A parent is suspended once, at the number where its lists end.
+
+        Raises:
+            ProtocolError: see `handle`.
+        """
+        self._check_parent(message)
+        heard = self.heard[message.view]
+        if message.after < heard:
+            raise _broken(message, f"{message.view} has sent lists up to {heard}")
+        lacking = self.awaited(message.view, heard + 1, message.after)
+        if lacking:
+            raise _broken(message, f"{message.view} has sent no list for number {lacking[0][0]}")
+
+    def _check_parent(self, message: ActionList | Suspend) -> None:
+        spec, group = self.spec, self.parents.get(message.view)
+        if group is None:
+            raise _broken(message, f"{message.view} is no parent of {spec.view}")
+        if message.group != group:
+            raise _broken(message, f"{message.view} belongs to group {group}")
+        if self.suspended_after is not None:
+            raise _broken(message, f"{spec.view} is suspended after number {self.suspended_after}")
+        if message.view in self.ended:
+            raise _broken(message, f"{message.view} is suspended")
 
     # UpdateView -----------------------------------------------------------------------------------
 
@@ -250,7 +347,7 @@ class Mediator(Generic[V]):
             if span is not None and each.delta is not None:
                 pieces.append(Piece(each.delta, *span, at_once=not each.complete))
         since = since_truncate(found, name, first, last) if one else first
-        return gathered(self.operators, pieces, since, last, one)
+        return _gathered(self.operators, pieces, since, last, one)
 
     # Suspension -----------------------------------------------------------------------------------
 
@@ -318,3 +415,84 @@ class Mediator(Generic[V]):
         self.suspended_after = saved["suspended_after"]
         for parent, mirror in self.mirrors.items():
             mirror.restore(saved["mirrors"][parent])
+
+    def put_aside(self, limit: int, keep: Keep) -> None:
+        """Where more than `limit` characters of rows wait inside messages, refer to files instead.
+
+        A parent that is slow, because its source is, leaves its children's UMQ and RMQ to grow, and a
+        mediator's whole state goes into each manifest.
+
+        Args:
+            keep: the same rows by a reference to a file.
+        """
+        entries = [rows for entry in self.umq for rows in entry.updates.relations.values()]
+        lists = [one.delta for found in self.rmq.values() for one in found if one.delta is not None]
+        if sum(len(rows.ipc or "") for rows in (*entries, *lists)) <= limit:
+            return
+        self.umq = tuple(_entry_aside(entry, keep) for entry in self.umq)
+        self.rmq = {
+            parent: tuple(_list_aside(one, keep) for one in found)
+            for parent, found in self.rmq.items()
+        }
+
+
+def _gathered(
+    operators: Operators[V], pieces: Sequence[Piece], first: int, last: int, one: bool
+) -> Rows | None:
+    """The rows of [first..last]; a reference as it came where one fits.
+
+    Args:
+        one: whether all rows become rows of `last`.
+
+    Returns:
+        None where there are none.
+    """
+    near = [p for p in pieces if p.rows.rows and p.first <= last and first <= p.last]
+    if len(near) == 1 and not one and not near[0].at_once:
+        (piece,) = near
+        if first <= piece.first and piece.last <= last:
+            return piece.rows
+    values = []
+    for piece in near:
+        value = operators.open(piece.rows)
+        if piece.at_once:
+            value = operators.renumbered(value, piece.last)
+        values.append(operators.between(value, first, last))
+    if not values:
+        return None
+    total = operators.plus(*values)
+    total = operators.renumbered(total, last) if one else total
+    return operators.pack(total) if operators.size(total) else None
+
+
+def _first_outside(ranges: Iterable[Range], covered: list[Range]) -> int | None:
+    """The first number of the ranges that no covered range has; both ascend."""
+    for first, last in ranges:
+        for a, b in covered:
+            if a <= first <= b:
+                first = b + 1
+        if first <= last:
+            return first
+    return None
+
+
+def _brings(one: ActionList) -> bool:
+    return one.delta is not None and one.delta.rows > 0
+
+
+def _entry_aside(entry: Ordered, keep: Keep) -> Ordered:
+    found = {
+        name: keep(rows) if rows.ipc is not None else rows
+        for name, rows in entry.updates.relations.items()
+    }
+    return replace(entry, updates=entry.updates.model_copy(update={"relations": found}))
+
+
+def _list_aside(one: ActionList, keep: Keep) -> ActionList:
+    if one.delta is None or one.delta.ipc is None:
+        return one
+    return one.model_copy(update={"delta": keep(one.delta)})
+
+
+def _broken(message: object, rule: str) -> ProtocolError:
+    return ProtocolError("mediator", message, rule)

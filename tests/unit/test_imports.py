@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,36 @@ def test_the_walk_finds_the_modules_and_their_imports() -> None:
     ]
     (found_here,) = imports_in("x.py", ast.parse("from . import cli"))
     assert found_here.module == "streaming.cli"
+
+
+def graph(trees: Mapping[str, ast.Module]) -> dict[str, set[str]]:
+    """Module -> the modules of the project that it imports, those for type checking too."""
+    modules = {
+        file.removesuffix(".py").removesuffix("/__init__").replace("/", "."): file for file in trees
+    }
+    edges: dict[str, set[str]] = {}
+    for module, file in modules.items():
+        named: set[str] = set()
+        for node in ast.walk(trees[file]):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                named |= {f"{node.module}.{one.name}" for one in node.names} | {node.module}
+            elif isinstance(node, ast.Import):
+                named |= {one.name for one in node.names}
+        within_ = {name.removeprefix("streaming.") for name in named}
+        edges[module] = {name for name in within_ if name in modules and name != module}
+    return edges
+
+
+def test_no_imports_go_in_a_circle_those_for_type_checking_included() -> None:
+    """What is imported for its type only is written to all the same: a circle that hides (STYLE 2)."""
+    whole = ast.parse("from streaming.b import B")
+    hidden = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from streaming.a import A"
+    with pytest.raises(CycleError):
+        TopologicalSorter(graph({"a.py": whole, "b.py": ast.parse(hidden)})).prepare()
+    try:
+        TopologicalSorter(graph(FILES)).prepare()
+    except CycleError as error:
+        raise AssertionError(f"imports go in a circle: {' -> '.join(error.args[1])}") from None
 
 
 @pytest.mark.parametrize("folder", MACHINES)

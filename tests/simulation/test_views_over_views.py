@@ -11,7 +11,6 @@ import pytest
 
 from streaming.simulator.case import Case
 from streaming.simulator.judging import counter_example, run
-from streaming.viewmanagers import mediator
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.mediator import Mediator
 from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level
@@ -113,7 +112,7 @@ def test_a_mediator_that_does_not_wait_for_its_parents_shows_what_never_was(
     case = replace(TOWER, merge="none", modes=("replica", "sweep", "sweep", "replica"))
     assert counter_example(case, COMPLETE, range(50)) is None
     monkeypatch.setattr(Mediator, "_ready", Mediator._ordered)
-    monkeypatch.setattr(mediator, "check_list", lambda *_: None)
+    monkeypatch.setattr(Mediator, "_check_list", lambda *_: None)
     seed = counter_example(case, Level.CONVERGENT, range(100))
     assert seed is not None
     outcome = run(case, seed)

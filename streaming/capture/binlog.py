@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pymysql
@@ -36,6 +38,7 @@ from streaming.capture.logevents import (
     Image,
     LogEvent,
     Passed,
+    Refill,
     Rollback,
     RollbackTo,
     RowChange,
@@ -45,11 +48,11 @@ from streaming.capture.logevents import (
 )
 from streaming.capture.logstream import LoggedRows, LoggedStatement, LogHeartbeat, LogStream
 from streaming.capture.logvalues import Row
+from streaming.capture.moved import Held, moved
 from streaming.capture.rights import DENIED, lacking
 from streaming.capture.statements import (
     Statement,
     Words,
-    loses_rows,
     makes_table,
     names_one_of,
     savepoint,
@@ -62,8 +65,9 @@ from streaming.capture.undoing import Mark, kept_rows
 from streaming.capture.versions import Versioned, versions_of
 from streaming.capture.writes import Catalog, folded, reached, read_catalog, sees_triggers
 from streaming.errors import FrescoError
+from streaming.sources.mysqlsession import PLAIN
 from streaming.sources.mysqlstate import Place
-from streaming.sources.mysqlurl import MysqlUrl, asking, refused, said
+from streaming.sources.mysqlurl import MysqlUrl, asking, connect, is_lost, refused, said
 
 log = logging.getLogger("fresco")
 
@@ -116,6 +120,7 @@ class LogReader:
         self._file = start.file
         self._begun = self._explicit = self._xa = False
         self._recheck = recheck
+        self._nested = False
         self._versions = versions_of(source, lambda: asking(url, source))
         self._charsets = Charsets(self._asked)
         self._written_by: dict[Table, _Known] = {}
@@ -255,20 +260,69 @@ class LogReader:
                 self._recheck()
         yield from self._beginning(begin, seconds)
         yield Ddl(database, event.query, begin, server, seconds)
-        if loses_rows(words) and names_one_of(words, self._tables, database):
-            log.warning(
-                "source %s: rows go without a word in the log: %s; `fresco verify --source`"
-                " shows the difference",
-                self._source,
-                event.query[:200],
-            )
+        yield from self._moved(event, words, begin, end)
         emptied = truncated(words, database)
         if emptied is not None:
-            emptied = self._written.get(folded(emptied), emptied)
+            emptied = self._own(emptied)
         if emptied in self._tables:
             yield Truncate(emptied, begin, server, seconds)
         if not self._explicit:
             yield self._commit(end, seconds)
+
+    def _moved(
+        self, event: LoggedStatement, words: Words, begin: Place, end: Place
+    ) -> Iterator[LogEvent]:
+        """The rows of captured tables that the statement has moved past the log."""
+        named = moved(words, event.schema, sorted(self._tables), self._own)
+        where = begin, event.server, event.timestamp
+        for table in named.emptied:
+            yield Truncate(table, *where)
+        for table in named.refilled:
+            log.warning(
+                "source %s: a statement moves rows without a word in the log, so %s is told anew: %s",
+                self._source,
+                ".".join(table),
+                event.query[:200],
+            )
+            if self._nested:
+                yield Refill(table, 0, True, *where)
+                continue
+            with self._connected() as connection:
+                held = Held(connection, table, end, self._decimals, partial(self._changes, table))
+                yield Refill(table, held.count, table == named.refilled[-1], *where)
+                for row, image in enumerate(held.images(self._source)):
+                    yield RowChange(table, "c", None, image, begin, row, *where[1:], held.schema)
+
+    def _own(self, table: Table) -> Table:
+        """A table's name as the catalog spells it."""
+        return self._written.get(folded(table), table)
+
+    @contextmanager
+    def _connected(self) -> Iterator[pymysql.connections.Connection]:
+        try:
+            with connect(self._url, self._source, conv=PLAIN) as connection:
+                yield connection
+        except pymysql.MySQLError as error:
+            if is_lost(error):
+                raise refused(error, self._url, self._source) from None
+            raise lacking(error, self._url, self._source) from None
+
+    def _changes(self, table: Table, since: Place, until: Place) -> Iterator[LogEvent]:
+        """The log of a table, by another connection."""
+        replica = self._replica ^ 0xC0000000
+        tables, written = frozenset({table}), bool(self._written)
+        other = LogReader(
+            self._url, self._source, tables, since, self._decimals, replica, written, self._lasting
+        )
+        other._nested = True
+        try:
+            for event in other.events():
+                if event is not None:
+                    yield event
+                if isinstance(event, Commit | Passed) and event.at >= until:
+                    return
+        finally:
+            other.close()
 
     def _xa_word(self, words: Words, at: Place, end: Place, seconds: int) -> Iterator[LogEvent]:
         """XA START to XA PREPARE is a transaction, which may hold no captured row; XA COMMIT and XA

@@ -52,6 +52,21 @@ class Truncate:
 
 
 @dataclass(frozen=True, slots=True)
+class Refill:
+    """A captured table is told anew: it was emptied, and so many rows come after this one.
+
+    `last`: no other table is told anew in the same transaction.
+    """
+
+    table: Table
+    rows: int
+    last: bool
+    at: Place
+    server: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ddl:
     """A statement that may have altered tables."""
 
@@ -101,4 +116,4 @@ class Passed:
     at: Place
 
 
-LogEvent = Begin | RowChange | Truncate | Ddl | Commit | Passed
+LogEvent = Begin | RowChange | Truncate | Refill | Ddl | Commit | Passed

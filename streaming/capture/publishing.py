@@ -22,7 +22,16 @@ from streaming.capture.envelope import (
     place_of,
     transaction_id,
 )
-from streaming.capture.logevents import Begin, Commit, Ddl, LogEvent, Passed, RowChange, Truncate
+from streaming.capture.logevents import (
+    Begin,
+    Commit,
+    Ddl,
+    LogEvent,
+    Passed,
+    Refill,
+    RowChange,
+    Truncate,
+)
 from streaming.capture.logevents import Table as TableName
 from streaming.capture.position import Progress
 from streaming.sources.mysqlstate import Place
@@ -80,6 +89,8 @@ class Publisher:
             case Truncate():
                 origin = self._origin(event.at, 0, event.server, event.seconds)
                 yield from self._event(self._tables[event.table], "t", None, None, origin)
+            case Refill():
+                yield from self._refill(event)
             case Ddl():
                 origin = self._origin(event.at, 0, event.server, event.seconds)
                 said = self._envelope.ddl(event.database, event.text, origin)
@@ -105,6 +116,19 @@ class Publisher:
             yield from self._event(table, "c", None, after, origin, change.schema)
         else:
             yield from self._event(table, change.op, before, after, origin, change.schema)
+
+    def _refill(self, event: Refill) -> Iterator[Message]:
+        """Of a table that was broken off in the middle of its rows, which come in any order, all is told
+        again, in the same transaction: a TRUNCATE takes back what is before it."""
+        transaction, table = self._transaction(), self._tables[event.table]
+        told = self._skip - transaction.order
+        if told > 0 and (event.last or told <= event.rows):
+            transaction.order += told
+            transaction.counts[table.collection] = (
+                transaction.counts.get(table.collection, 0) + told
+            )
+        origin = self._origin(event.at, 0, event.server, event.seconds)
+        yield from self._event(table, "t", None, None, origin)
 
     def _event(
         self,

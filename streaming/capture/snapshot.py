@@ -57,27 +57,50 @@ class Snapshot:
 
     def rows(self, envelope: Envelope, table: Table, scan: Scan) -> Iterator[Message]:
         """The events of a table's rows; `scan` counts them."""
-        with self._connection.cursor() as cursor:
-            cursor.execute(_COLUMNS, (table.database, table.name))
-            columns = [(str(name), _text(type_)) for name, type_ in cursor.fetchall()]
-        kinds = [(name, kind_of(type_)) for name, type_ in columns]
-        cells = [cell(kind, self._decimals) for _, kind in kinds]
-        schema = schema_text(kinds, self._decimals)
-        names = [name for name, _ in columns]
+        rows = TableRows(self._connection, (table.database, table.name), self._decimals)
+        for image in rows.images():
+            scan.rows += 1
+            yield envelope.change(table, "r", None, image, self._origin, None, rows.schema)
+
+
+class TableRows:
+    """A table's rows as a snapshot's connection sees them.
+
+    Attributes:
+        name: of the table, quoted.
+        columns: their names and types; none where the table is not there.
+        schema: how the values are written (`cells.schema_text`).
+    """
+
+    def __init__(
+        self,
+        connection: pymysql.connections.Connection,
+        table: tuple[str, str],
+        decimals: Decimals,
+    ) -> None:
+        self._connection = connection
+        self.name = ".".join(quoted(part) for part in table)
+        with connection.cursor() as cursor:
+            cursor.execute(_COLUMNS, table)
+            self.columns = [(str(name), _text(type_)) for name, type_ in cursor.fetchall()]
+        kinds = [(name, kind_of(type_)) for name, type_ in self.columns]
+        self._cells = [cell(kind, decimals) for _, kind in kinds]
+        self.schema = schema_text(kinds, decimals)
+
+    def images(self) -> Iterator[dict[str, Any]]:
+        """The rows as JSON values by column name."""
+        names = [name for name, _ in self.columns]
         wanted = ", ".join(
-            one.selected(quoted(name)) for one, name in zip(cells, names, strict=True)
+            one.selected(quoted(name)) for one, name in zip(self._cells, names, strict=True)
         )
-        readers = [one.from_text for one in cells]
-        query = f"SELECT {wanted} FROM {quoted(table.database)}.{quoted(table.name)}"
+        readers = [one.from_text for one in self._cells]
         with self._connection.cursor(SSCursor) as cursor:
-            cursor.execute(query)
+            cursor.execute(f"SELECT {wanted} FROM {self.name}")
             for values in cursor:
-                image = {
+                yield {
                     name: None if value is None else read(value)
                     for name, read, value in zip(names, readers, values, strict=True)
                 }
-                scan.rows += 1
-                yield envelope.change(table, "r", None, image, self._origin, None, schema)
 
 
 def begin(connection: pymysql.connections.Connection) -> Place:

@@ -14,7 +14,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
 from typing import ClassVar
 
 from sqlglot import TokenType
@@ -217,18 +216,3 @@ def makes_table(words: Words) -> bool:
     """CREATE [OR REPLACE] [TEMPORARY] TABLE."""
     keys = [word.key for word in words[:5] if word.key not in ("OR", "REPLACE", "TEMPORARY")]
     return keys[:2] == ["CREATE", "TABLE"]
-
-
-def loses_rows(words: Words) -> bool:
-    """Whether a statement takes rows or their table away without a row in the log."""
-    keys = [word.key for word in words]
-    if keys[:1] == ["ALTER"]:
-        pairs = set(pairwise(keys))
-        verbs = ("DROP", "TRUNCATE", "EXCHANGE", "CONVERT")
-        return any((verb, what) in pairs for verb in verbs for what in ("PARTITION", "TABLE"))
-    if keys[:3] == ["CREATE", "OR", "REPLACE"]:
-        keys = keys[2:]
-    elif keys[:1] not in (["DROP"], ["RENAME"]):
-        return False
-    kept = [key for key in keys[1:3] if key != "TEMPORARY"]
-    return kept[:1] in (["TABLE"], ["TABLES"])

@@ -277,7 +277,12 @@ def _encoded(catalog: Catalog) -> bytes:
         entry_of(view, group_of[view.name], catalog.joined.get(view.name)) for view in catalog.views
     ]
     relations = [
-        {"name": r.name, "schema": _columns(r.schema), "key": list(r.key)}
+        {
+            "name": r.name,
+            "schema": _columns(r.schema),
+            "key": list(r.key),
+            "left_out": list(map(list, r.left_out)),
+        }
         for r in catalog.relations.values()
     ]
     value = {"views": views, "relations": relations, "dropped": dict(catalog.dropped)}
@@ -310,7 +315,8 @@ def _schema(columns: Iterable[Mapping[str, str]]) -> Schema:
 
 
 def _relation(entry: Mapping[str, Any]) -> Relation:
-    return Relation(entry["name"], _schema(entry["schema"]), tuple(entry["key"]))
+    left_out = tuple((str(name), str(type_)) for name, type_ in entry.get("left_out", ()))
+    return Relation(entry["name"], _schema(entry["schema"]), tuple(entry["key"]), left_out)
 
 
 def _put_if_absent(path: Path, value: bytes) -> bool:

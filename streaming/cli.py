@@ -129,7 +129,7 @@ def plan(config: ConfigOption, as_json: JsonOption = False) -> None:
     Where views cannot be maintained as their files ask: each with the reason and the modes that can.
     """
     from streaming.config import load_config
-    from streaming.console.show import costs_table, plan_table, refusals_table
+    from streaming.console.show import costs_table, left_out_table, plan_table, refusals_table
     from streaming.runtime.costing import plan_costs
     from streaming.runtime.plan import plan_pipeline
     from streaming.runtime.refusals import Refused
@@ -149,6 +149,8 @@ def plan(config: ConfigOption, as_json: JsonOption = False) -> None:
             print(json.dumps({**pipeline.as_dict(), "costs": costs.as_dict()}))
         else:
             out.print(plan_table(pipeline))
+            if any(one.refused for one in pipeline.captured):
+                out.print(left_out_table(pipeline))
             out.print(costs_table(costs))
 
 

@@ -23,6 +23,12 @@ from streaming.algebra.tree import Call, Col, Lit, Scalar
 from streaming.algebra.types import BITS, INTEGRALS, MAX_PRECISION, NULL, decimal, simple_type
 from streaming.errors import FrescoError
 
+SUPPORTED = (
+    "integers, decimals of up to 38 digits, floats, booleans, texts, bytes, dates, timestamps, uuid and"
+    " json"
+)
+"""Types at a source, in words: each database has its own names for them."""
+
 Intercept = Callable[[exp.Expr], Scalar | None]
 
 _BINARY: dict[type[exp.Expr], str] = {
@@ -117,6 +123,14 @@ class Expressions:
                 node,
                 "write the expression again, or name it in a subquery: "
                 f"SELECT {written} FROM (SELECT ... AS {written} FROM ...) AS q",
+            )
+        if (type_ := self._scope.unsupported(parts)) is not None:
+            raise self._text.refusal(
+                "SQL_COLUMN_TYPE",
+                f"column {written} is left out: its type at the source, {type_}, is not supported",
+                node,
+                f"supported are {SUPPORTED}; keep what the view needs of it in a column of such a type, "
+                "by a trigger for example (generated columns are not in every log)",
             )
         raise self._text.refusal(
             "SQL_UNKNOWN_COLUMN",

@@ -16,7 +16,7 @@ from streaming.algebra.clauses import (
 from streaming.algebra.expressions import Expressions
 from streaming.algebra.forbidden import forbidden
 from streaming.algebra.functions import call
-from streaming.algebra.scope import Name, Scope, Text, lookup, nearest
+from streaming.algebra.scope import Lacking, Name, Scope, Text, lookup, nearest
 from streaming.algebra.tree import Col, Join, Relation, Scalar, Scan, Tree
 from streaming.errors import FrescoError
 
@@ -44,18 +44,20 @@ class FromClause:
         if clause is None:
             todo = "a view is over at least one relation"
             raise unsupported_clause(self._text, "SELECT without FROM", node, todo)
-        tree, names = self._source(clause.this, ctes)
+        tree, scope = self._source(clause.this, ctes)
         for join in node.args.get("joins") or ():
-            tree, names = self._join(tree, names, join, ctes)
-        return tree, Scope(names)
+            tree, scope = self._join(tree, scope, join, ctes)
+        return tree, scope
 
-    def _source(self, node: exp.Expr, ctes: Mapping[str, Query]) -> tuple[Tree, tuple[Name, ...]]:
+    def _source(self, node: exp.Expr, ctes: Mapping[str, Query]) -> tuple[Tree, Scope]:
         """One item of FROM, its columns numbered from 0."""
+        lacking: tuple[Lacking, ...] = ()
         if isinstance(node, exp.Subquery):
             query = renamed(self._text, self._query(node.this, ctes), node)
             qualifier: tuple[str, ...] = (node.alias,) if node.alias else ()
         elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            query, qualifier = self._table(node, ctes)
+            query, qualifier, left_out = self._table(node, ctes)
+            lacking = tuple((qualifier, *one) for one in left_out)
             query = renamed(self._text, query, node)
         else:
             node = node.this if isinstance(node, exp.Table) else node
@@ -67,14 +69,17 @@ class FromClause:
             raise unsupported_clause(self._text, f"{word.upper()} in FROM", node, todo)
         columns = zip(query.names, query.tree.schema, strict=True)
         names = [Name(qualifier, name, Col(i, c.type)) for i, (name, c) in enumerate(columns)]
-        return query.tree, tuple(names)
+        return query.tree, Scope(tuple(names), lacking)
 
-    def _table(self, node: exp.Table, ctes: Mapping[str, Query]) -> tuple[Query, tuple[str, ...]]:
+    def _table(
+        self, node: exp.Table, ctes: Mapping[str, Query]
+    ) -> tuple[Query, tuple[str, ...], tuple[tuple[str, str], ...]]:
+        """What it scans, its qualifier, and the columns that are left out of it."""
         parts = [part.name for part in node.parts]
         name = ".".join(parts)
         qualifier = (node.alias,) if node.alias else tuple(parts)
         if len(parts) == 1 and name.lower() in ctes:
-            return ctes[name.lower()], qualifier
+            return ctes[name.lower()], qualifier, ()
         relation = lookup(name, self._relations)
         if relation is None:
             known = ", ".join(sorted(self._relations)[:20]) or "none"
@@ -82,25 +87,26 @@ class FromClause:
             what = f"no relation {name} in this pipeline"
             raise self._text.refusal("SQL_UNKNOWN_RELATION", what, node, todo)
         scan = Scan(relation.name, relation.schema)
-        return Query(scan, tuple(column.name for column in relation.schema)), qualifier
+        query = Query(scan, tuple(column.name for column in relation.schema))
+        return query, qualifier, relation.left_out
 
     def _join(
-        self, left: Tree, names: tuple[Name, ...], node: exp.Join, ctes: Mapping[str, Query]
-    ) -> tuple[Tree, tuple[Name, ...]]:
-        right, added = self._source(node.this, ctes)
+        self, left: Tree, before: Scope, node: exp.Join, ctes: Mapping[str, Query]
+    ) -> tuple[Tree, Scope]:
+        right, coming = self._source(node.this, ctes)
         width = len(left.schema)
         added = tuple(
-            replace(n, column=Col(width + n.column.position, n.column.type)) for n in added
+            replace(n, column=Col(width + n.column.position, n.column.type)) for n in coming.names
         )
         condition: Scalar | None = None
-        names, added, parts = self._using(names, added, node)
-        scope = Scope(names + added)
+        names, added, parts = self._using(before.names, added, node)
+        scope = Scope(names + added, before.lacking + coming.lacking)
         if node.args.get("on") is not None:
             built = Expressions(self._text, scope).build(node.args["on"])
             parts.append(checked_condition(self._text, built, node.args["on"]))
         for part in parts:
             condition = part if condition is None else call("and", condition, part)
-        return Join(left, right, (), condition), scope.names
+        return Join(left, right, (), condition), scope
 
     def _using(
         self, names: tuple[Name, ...], added: tuple[Name, ...], node: exp.Join

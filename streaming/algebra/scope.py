@@ -104,11 +104,16 @@ class Name:
     visible: bool = True
 
 
+Lacking = tuple[tuple[str, ...], str, str]
+"""A column that is left out of a relation: qualifier, name and its type at the source."""
+
+
 @dataclass(frozen=True)
 class Scope:
-    """The columns that a FROM clause offers, in the order of `*`."""
+    """The columns that a FROM clause offers, in the order of `*`, and those that its relations lack."""
 
     names: tuple[Name, ...]
+    lacking: tuple[Lacking, ...] = ()
 
     @cached_property
     def _by_name(self) -> dict[str, list[Name]]:
@@ -138,6 +143,16 @@ class Scope:
             exact = [n for n in found if list(n.qualifier[-length:]) == qualifier]
             found = exact or found
         return found
+
+    def unsupported(self, parts: Sequence[str]) -> str | None:
+        """The source's type of the column that a (qualified) name means, where it is left out for it."""
+        *qualifier, name = parts
+        types = [
+            type_
+            for whole, own, type_ in self.lacking
+            if own.lower() == name.lower() and _qualifies(whole, qualifier)
+        ]
+        return types[0] if types else None
 
     def starred(self, qualifier: Sequence[str]) -> tuple[Name, ...]:
         """The columns of `*` or of `t.*`."""

@@ -10,7 +10,7 @@ result types are the law (DESIGN 11).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar, cast
 
@@ -59,11 +59,16 @@ Schema = tuple[Column, ...]
 
 @dataclass(frozen=True)
 class Relation:
-    """A captured table: `name` is "source.table"; `key` the primary key's positions, () if none."""
+    """A captured table: `name` is "source.table"; `key` the primary key's positions, () if none.
+
+    Attributes:
+        left_out: columns that it has at its source and not here, with their types there; for messages.
+    """
 
     name: str
     schema: Schema
     key: tuple[int, ...] = ()
+    left_out: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
 
 # Scalar expressions -------------------------------------------------------------------------------

@@ -49,6 +49,17 @@ def plan_table(pipeline: Pipeline) -> Table:
     return table
 
 
+def left_out_table(pipeline: Pipeline) -> Table:
+    """One row per column that no view can read, since its type is not supported."""
+    table = Table(title="columns left out: their types are not supported", title_justify="left")
+    for name in ("relation", "column", "type"):
+        table.add_column(name)
+    for one in pipeline.captured:
+        for column, type_ in one.refused:
+            table.add_row(plain(one.relation.name), plain(column), plain(type_))
+    return table
+
+
 def refusals_table(refused: Refused) -> Table:
     """One row per view that cannot be maintained as asked, with the reason and the modes that can."""
     table = Table(title="refused", title_justify="left")

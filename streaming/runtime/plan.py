@@ -139,6 +139,7 @@ class Pipeline:
                     "name": one.relation.name,
                     "topic": one.topic,
                     "columns": [[column.name, column.type] for column in one.relation.schema],
+                    "left_out": [list(column) for column in one.refused],
                 }
                 for one in self.captured
             ],

@@ -111,6 +111,8 @@ def read_schemas(
     """
     relations = []
     with connected(dsn, source) as connection:
+        # So that a type of a user's, whatever its name, is written with its schema, and only such a one.
+        connection.execute("SET search_path = pg_catalog")
         for name, table in tables.items():
             full = ".".join(split_name(table))
             oid = _table(connection, source, table)
@@ -120,7 +122,10 @@ def read_schemas(
                 captured(
                     f"{source}.{name}",
                     topic_name(prefix, full),
-                    [(column, type_) for column, type_, generated in columns if not generated],
+                    [
+                        (column, f"{type_} generated" if generated else type_)
+                        for column, type_, generated in columns
+                    ],
                     key=key,
                     collection=full,
                     decimals=decimals,

@@ -49,6 +49,17 @@ _OTHER_PLUGINS = """
 SELECT count(*) > 0 AND bool_and(plugin <> 'pgoutput') FROM pg_replication_slots
 WHERE slot_type = 'logical' AND database = current_database()
 """
+_TWINS = """
+SELECT n.nspname, t.typname, coalesce(c.relkind, 'c') <> 'c'
+FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace LEFT JOIN pg_class c ON c.oid = t.typrelid
+WHERE n.nspname <> 'pg_catalog' AND t.typname IN (
+  SELECT own.typname FROM unnest(%s::text[], %s::text[]) AS captured(schema, name)
+  JOIN pg_namespace s ON s.nspname = captured.schema
+  JOIN pg_class r ON r.relnamespace = s.oid AND r.relname = captured.name
+  JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
+  JOIN pg_type own ON own.oid = a.atttypid AND own.typnamespace = 'pg_catalog'::regnamespace)
+ORDER BY 1, 2
+"""
 OPERATIONS = ("insert", "update", "delete", "truncate")
 _AGAIN = "then let the connector take a new snapshot: what has changed until then is lost to it"
 
@@ -113,9 +124,13 @@ def check_published(
         found = [_table(connection, split_name(one)) for one in tables]
         publications = list(_publications(connection))
         other = connection.execute(_OTHER_PLUGINS).fetchone()
+        names = [split_name(one) for one in tables]
+        both = ([schema for schema, _ in names], [name for _, name in names])
+        twins = connection.execute(_TWINS, both).fetchall()
     if publication is not None:
         publications = [one for one in publications if one.name == publication]
-    wrong = [one for table in found if table for one in _kind(check, table)]
+    wrong = [_twin(check, (schema, name), table) for schema, name, table in twins]
+    wrong += [one for table in found if table for one in _kind(check, table)]
     if publications or publication is not None or not (other and other[0]):
         for table in found:
             if table:
@@ -154,6 +169,21 @@ def _publications(connection: psycopg.Connection) -> Iterator[Publication]:
     for (row,) in connection.execute(_PUBLICATIONS).fetchall():
         left_out = tuple(one for one in OPERATIONS if not row.get(f"pub{one}", True))
         yield Publication(row["pubname"], left_out, tables.get(row["pubname"], {}))
+
+
+def _twin(check: str, name: Named, is_table: bool) -> Checked:
+    """A type of a user's with the name of a built-in one: Debezium knows types by their names alone."""
+    kind = "TABLE" if is_table else "TYPE"
+    whose = "table" if is_table else "type"
+    return Checked(
+        check,
+        "wrong",
+        f"{whose} {_text(name)} has the name of a built-in type, which captured columns have: Debezium"
+        " takes one for the other, and their values come as texts or not at all",
+        f"ALTER {kind} {_quoted(name)} RENAME TO another name; then restart the connector, and let it"
+        " take a new snapshot",
+        "SOURCE_TYPE_NAME",
+    )
 
 
 def _kind(check: str, table: Table) -> Iterator[Checked]:

@@ -187,7 +187,9 @@ def captured(
     positions = {column: position for position, (column, _) in enumerate(kept)}
     whole_key = all(column in positions for column in key)
     return CapturedRelation(
-        relation=Relation(name, schema, tuple(positions[c] for c in key) if whole_key else ()),
+        relation=Relation(
+            name, schema, tuple(positions[c] for c in key) if whole_key else (), refused
+        ),
         topic=topic,
         source=name.partition(".")[0],
         source_types=tuple(text for _, text in kept),

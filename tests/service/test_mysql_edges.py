@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from askedmariadb import captured, log_end, log_of, source, until_rows
 from mysqledges import DOCUMENTS, EDGES
-from twodatabases import mariadb_server
+from mysqlservers import EVERY, database_server
 
 from streaming.algebra.duckops import DuckOperators
 from streaming.capture.envelope import Envelope, Table
@@ -42,9 +42,11 @@ SURROUNDINGS = (
 """Time zone and sql_mode of the server, time zone of Python."""
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb]:
-    with mariadb_server(tmp_path_factory.mktemp("mariadb")) as running:
+@pytest.fixture(scope="module", params=EVERY)
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mariadb]:
+    with database_server(request.param, tmp_path_factory.mktemp("server")) as running:
         running.execute("CREATE DATABASE shop")
         yield running
 
@@ -155,7 +157,10 @@ def expected(type_: str, value: Any) -> Any:
 def make(server: Mariadb, table: str, types: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
     """A table of these types, filled with rows of SQL's values; where the log stood before them."""
     columns = ", ".join(f"v{at} {type_}" for at, type_ in enumerate(types))
-    server.execute(f"CREATE OR REPLACE TABLE shop.{table} (id INT PRIMARY KEY, {columns})")
+    server.execute(
+        f"SET sql_mode = ''; DROP TABLE IF EXISTS shop.{table};"
+        f" CREATE TABLE shop.{table} (id INT PRIMARY KEY, {columns})"
+    )
     at = log_end(server)
     for number, row in enumerate(rows):
         server.execute(

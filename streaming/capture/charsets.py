@@ -43,6 +43,7 @@ _SHAPES = {
 """Where one character ends, of sets whose characters have several octets."""
 _APPLICABLE = """SELECT 1 FROM information_schema.columns WHERE table_schema = 'information_schema'
  AND table_name = 'COLLATION_CHARACTER_SET_APPLICABILITY' AND column_name = 'ID'"""
+_AT_ONCE = 1000
 _DIGITS = " UNION ALL ".join(f"SELECT '{digit}' AS d" for digit in "0123456789ABCDEF")
 
 
@@ -93,9 +94,20 @@ class Charsets:
         if b"\\x8f" in shape:
             high = "a.d >= 'A' AND c.d >= 'A'"
             characters |= self._characters(name, "'8F', a.d, b.d, c.d, d.d", high)
-        if name == "gb18030":
-            characters = _Gb18030(characters)
-        return partial(_by_character, re.compile(shape, re.DOTALL), characters)
+        return partial(self._by_character, name, re.compile(shape, re.DOTALL), characters)
+
+    def _by_character(
+        self, name: str, shape: re.Pattern[bytes], characters: dict[bytes, str], octets: bytes
+    ) -> str:
+        """A text by its characters; the many of four octets are asked for as they come."""
+        codes = shape.findall(octets)
+        long = sorted({code for code in codes if len(code) == 4 and code not in characters})
+        for begin in range(0, len(long), _AT_ONCE):
+            some = long[begin : begin + _AT_ONCE]
+            asked = (f"CONVERT(CONVERT(x'{one.hex()}' USING {name}) USING utf8mb4)" for one in some)
+            (texts,) = self._ask(f"SELECT {', '.join(asked)}")
+            characters |= {c: text for c, text in zip(some, texts, strict=True) if text is not None}
+        return "".join([characters[code] for code in codes])
 
     def _characters(self, name: str, digits: str, where: str) -> dict[bytes, str]:
         """What the octets of these hexadecimal digits are in a character set, where they are text."""
@@ -106,21 +118,6 @@ class Charsets:
             f" FROM {', '.join(f'digit {place}' for place in places)} WHERE {where}"
         )
         return {bytes.fromhex(code): text for code, text in self._ask(query) if text is not None}
-
-
-class _Gb18030(dict[bytes, str]):
-    """Of four octets there are too many to ask for; they are those of the standard."""
-
-    def __missing__(self, octets: bytes) -> str:
-        return octets.decode("gb18030") if len(octets) == 4 else _nothing(octets)
-
-
-def _nothing(octets: bytes) -> str:
-    raise UnicodeError(f"no character is {octets.hex()}")
-
-
-def _by_character(shape: re.Pattern[bytes], characters: dict[bytes, str], octets: bytes) -> str:
-    return "".join([characters[one] for one in shape.findall(octets)])
 
 
 def _decoded(decode: Decode, name: str, column: str, octets: bytes) -> str:

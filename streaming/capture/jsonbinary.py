@@ -105,7 +105,7 @@ def _double(value: float) -> str:
 def _opaque(type_: int, content: bytes) -> str:
     match type_:
         case T.NEWDECIMAL:
-            return str(decimal_reader(content[0], content[1])(content, 2)[0])
+            return f"{decimal_reader(content[0], content[1])(content, 2)[0]:f}"
         case T.DATE | T.DATETIME | T.TIMESTAMP | T.TIME:
             return _quoted(_moment(type_, *struct.unpack("<q", content)))
     return _quoted(f"base64:type{type_}:{base64.b64encode(content).decode()}")

@@ -24,7 +24,7 @@ from streaming.capture.logevents import LogEvent
 from streaming.capture.position import Progress
 from streaming.capture.publishing import Publisher
 from streaming.capture.rights import lacking
-from streaming.capture.snapshot import Scan, Snapshot, begin, current_place, gtid_at
+from streaming.capture.snapshot import Scan, Snapshot, begin, gtid_at
 from streaming.capture.status import Status, streaming_status
 from streaming.capture.writer import Writer
 from streaming.config import Config
@@ -33,6 +33,7 @@ from streaming.sources.checked import Checked, warn
 from streaming.sources.mysql import folds_case, read_schemas, split_table, without_transactions
 from streaming.sources.mysqlcheck import check_server, require
 from streaming.sources.mysqlsession import PLAIN
+from streaming.sources.mysqlstate import current_place
 from streaming.sources.mysqlurl import MysqlUrl, connect, is_lost, parse_url, refused, said
 from streaming.sources.postgres import topic_name
 

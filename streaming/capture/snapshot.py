@@ -1,8 +1,4 @@
-"""An initial snapshot of the captured tables, at an exact place in the log (DESIGN 6; FACTS, MariaDB).
-
-MariaDB: `mysqlstate.SnapshotTaker`. MySQL has no status that names a snapshot's place: there all tables
-are locked for the moment in which the snapshot is begun and the place is read (DESIGN 7).
-"""
+"""An initial snapshot of the captured tables, at an exact place in the log (`mysqlstate`; DESIGN 6)."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from pymysql.cursors import SSCursor
 
 from streaming.capture.cells import Decimals, cell, schema_text
 from streaming.capture.envelope import Envelope, Message, Origin, Table
-from streaming.sources.mysqlstate import Place, SnapshotTaker, place, quoted
+from streaming.sources.mysqlstate import Place, SnapshotTaker, is_mariadb, quoted
 from streaming.sources.mysqltypes import kind_of
 
 _COLUMNS = """
@@ -112,26 +108,7 @@ def begin(connection: pymysql.connections.Connection) -> Place:
     """
     with connection.cursor() as cursor:
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-    if is_mariadb(connection):
-        return SnapshotTaker().take(connection)
-    with connection.cursor() as cursor:
-        cursor.execute("FLUSH TABLES WITH READ LOCK")
-        try:
-            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-            return current_place(connection)
-        finally:
-            cursor.execute("UNLOCK TABLES")
-
-
-def current_place(connection: pymysql.connections.Connection) -> Place:
-    """Where the log ends now."""
-    with connection.cursor() as cursor:
-        try:
-            cursor.execute("SHOW MASTER STATUS")
-        except pymysql.ProgrammingError:  # MySQL has another name for it since 8.4
-            cursor.execute("SHOW BINARY LOG STATUS")
-        row = cursor.fetchone()
-    return place(row[0], row[1]) if row else place("", 0)
+    return SnapshotTaker().take(connection)
 
 
 def gtid_at(connection: pymysql.connections.Connection, at: Place) -> str | None:
@@ -142,10 +119,6 @@ def gtid_at(connection: pymysql.connections.Connection, at: Place) -> str | None
         cursor.execute("SELECT BINLOG_GTID_POS(%s, %s)", (at.file, at.offset))
         row = cursor.fetchone()
     return None if row is None or row[0] is None else _text(row[0])
-
-
-def is_mariadb(connection: pymysql.connections.Connection) -> bool:
-    return "mariadb" in connection.get_server_info().lower()
 
 
 def _text(value: Any) -> str:

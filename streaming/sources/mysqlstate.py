@@ -5,6 +5,9 @@ or before the place which `binlog_snapshot_file` and `binlog_snapshot_position` 
 exception is a log that has just gone on to a new file: the status may name the new file's beginning
 while the last commits of the old one are still to be seen (`SnapshotTaker`).
 
+A MySQL has no such status: there all tables are locked for the moment in which the snapshot is begun and
+the place is read (DESIGN 7).
+
 A place is ordered by the number of its file and its offset; both fit in one number of 64 bits, which is
 also how an event's place is read from the log (`rowquery`). A transaction's position is where it begins,
 or the last byte of it where its END says where it ends: either way it was seen exactly when its position
@@ -29,6 +32,8 @@ _STATUS = "SHOW STATUS LIKE 'binlog_snapshot_%'"
 STILL_SECONDS = 1.0
 """So long must the place at a file's beginning stand still: no commit takes longer from log to table."""
 _RETAKE_SECONDS = 0.01
+_LOCK_SECONDS = 10
+"""All writers wait while the lock waits for statements that run."""
 
 
 @total_ordering
@@ -94,6 +99,8 @@ class SnapshotTaker:
             pymysql.MySQLError: the connection's.
             FrescoError: SOURCE_LOG_NAME.
         """
+        if not is_mariadb(connection):
+            return _locked_snapshot(connection)
         while True:
             with connection.cursor() as cursor:
                 cursor.execute(_BEGIN)
@@ -107,6 +114,34 @@ class SnapshotTaker:
         if at != self._first:
             self._first, self._since = at, time.monotonic()
         return time.monotonic() - self._since > STILL_SECONDS
+
+
+def _locked_snapshot(connection: pymysql.connections.Connection) -> Place:
+    """A MySQL's: nothing commits between the snapshot's beginning and the reading of its place."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}")
+        cursor.execute("FLUSH TABLES WITH READ LOCK")
+        try:
+            cursor.execute(_BEGIN)
+            return current_place(connection)
+        finally:
+            cursor.execute("UNLOCK TABLES")
+
+
+def current_place(connection: pymysql.connections.Connection) -> Place:
+    """Where the log ends now."""
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute("SHOW MASTER STATUS")
+        except pymysql.ProgrammingError:  # MySQL has another name for it since 8.4
+            cursor.execute("SHOW BINARY LOG STATUS")
+        row = cursor.fetchone()
+    return place(row[0], row[1]) if row else place("", 0)
+
+
+def is_mariadb(connection: pymysql.connections.Connection) -> bool:
+    """Whether it is one, else a MySQL."""
+    return "mariadb" in connection.get_server_info().lower()
 
 
 def _snapshot_place(cursor: Any) -> Place:

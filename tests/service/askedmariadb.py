@@ -8,12 +8,11 @@ from typing import Any
 from streaming.algebra.duckops import DuckOperators
 from streaming.capture.binlog import LogReader
 from streaming.capture.logevents import Commit, RowChange
-from streaming.capture.snapshot import current_place
 from streaming.embedded.mariadb import Mariadb
 from streaming.sources.mysql import read_schemas, without_transactions
 from streaming.sources.mysqlquery import MysqlSource
 from streaming.sources.mysqlsession import PLAIN
-from streaming.sources.mysqlstate import Place
+from streaming.sources.mysqlstate import Place, current_place
 from streaming.sources.mysqlurl import connect, parse_url
 
 

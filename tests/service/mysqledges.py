@@ -43,8 +43,8 @@ EDGES: dict[str, list[tuple[str, Any]]] = {
         ("9999999999999999999999999999.9999999999", Decimal("9999999999999999999999999999.9999999999")),
         ("-0.0000000001", Decimal("-0.0000000001")),
     ],
-    "decimal(38,38)": [
-        ("0." + "9" * 38, Decimal("0." + "9" * 38)), ("-0." + "0" * 37 + "1", Decimal("-1e-38")),
+    "decimal(30,30)": [
+        ("0." + "9" * 30, Decimal("0." + "9" * 30)), ("-0." + "0" * 29 + "1", Decimal("-1e-30")),
     ],
     "decimal(38,0)": [("9" * 38, Decimal("9" * 38)), ("-1", Decimal(-1))],
     "decimal(9,9)": [("0.123456789", Decimal("0.123456789")), ("0", Decimal(0))],
@@ -126,3 +126,12 @@ DOCUMENTS = (
     '{"k": [[[[1]]], {"l": {"m": null}}]}',
 )  # fmt: skip
 """JSON, which MariaDB keeps as text and MySQL in a form of its own."""
+MADE = (
+    "JSON_ARRAY(1.5, -0.000000001, 99999999999999999999999999.5, 0.10)",
+    "JSON_ARRAY(CAST('2024-02-29' AS DATE), CAST('0001-01-01 00:00:00' AS DATETIME))",
+    "JSON_ARRAY(CAST('-838:59:59' AS TIME), CAST('12:00:00.5' AS TIME(6)))",
+    "JSON_ARRAY(CAST('9999-12-31 23:59:59.999999' AS DATETIME(6)))",
+    "JSON_OBJECT('a', REPEAT('x', 70000), 'b', JSON_ARRAY(REPEAT('é', 200), 1), 'c', 70000)",
+    "JSON_ARRAY(TRUE, NULL, 1e0, 1e15, 1e16, 123456789012345e-20, 1.5e-15, 1e-16)",
+)
+"""JSON out of the values of other types, as a server makes it."""

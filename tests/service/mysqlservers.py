@@ -34,6 +34,7 @@ RELEASES = {
 """Server -> Debian's release and the package."""
 EVERY = ["installed", *(pytest.param(name, marks=pytest.mark.deep) for name in RELEASES)]
 """Of `pytest.fixture(params=...)`: the others take long to fetch and to start."""
+MARIADBS = EVERY[:2]
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _NEEDLESS = ("perl", "libperl", "libdb5", "libgdbm")
@@ -99,6 +100,7 @@ class Mysql(Mariadb):
             "--mysqlx=OFF", "--secure-file-priv=NULL", "--server-id=1", "--log-bin=binlog",
             "--binlog-row-metadata=FULL", "--gtid-mode=ON", "--enforce-gtid-consistency=ON",
             "--innodb-buffer-pool-size=64M", "--default-time-zone=+00:00", "--skip-name-resolve",
+            "--innodb-fast-shutdown=2",
         )  # fmt: skip
         command = Command("mysql", [*self._words(), *options])
         self._process = ManagedProcess(command, self.folder).start()
@@ -150,9 +152,7 @@ def _private_apt(folder: Path, release: str):  # type: ignore[no-untyped-def]
         pytest.skip("apt knows no release of Debian here")
     for name in ("state/lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True)
-    (folder / "sources.list").write_text(
-        f"deb [signed-by={_KEYS}] {places[0]} {release} main\n"
-    )
+    (folder / "sources.list").write_text(f"deb [signed-by={_KEYS}] {places[0]} {release} main\n")
     options = {
         "Dir::Etc::sourcelist": folder / "sources.list",
         "Dir::Etc::sourceparts": "-",

@@ -11,7 +11,7 @@ from typing import Any
 import pymysql
 import pytest
 from askedmariadb import captured, log_end, log_of
-from twodatabases import mariadb_server
+from mysqlservers import MARIADBS, database_server
 
 from streaming.capture import undoing
 from streaming.capture.envelope import Envelope, Table
@@ -30,9 +30,11 @@ from streaming.sources.schema import CapturedSource
 from tests.sourcelog import Topics
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb]:
-    with mariadb_server(tmp_path_factory.mktemp("mariadb")) as running:
+@pytest.fixture(scope="module", params=MARIADBS)
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mariadb]:
+    with database_server(request.param, tmp_path_factory.mktemp("mariadb")) as running:
         running.execute(
             "CREATE DATABASE shop",
             "CREATE TABLE shop.t (id INT PRIMARY KEY, s VARCHAR(2000))",

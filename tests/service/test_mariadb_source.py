@@ -11,7 +11,7 @@ import askedpostgres as asked
 import pymysql
 import pytest
 from askedmariadb import captured, log_of, source, until_rows
-from twodatabases import mariadb_server
+from mysqlservers import MARIADBS, database_server
 from writers import at_work
 
 from streaming.algebra.duckops import DuckOperators
@@ -52,9 +52,11 @@ ROWS = (
 )
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb]:
-    with mariadb_server(tmp_path_factory.mktemp("mariadb")) as running:
+@pytest.fixture(scope="module", params=MARIADBS)
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mariadb]:
+    with database_server(request.param, tmp_path_factory.mktemp("mariadb")) as running:
         running.execute("CREATE DATABASE shop", f"SET sql_mode = ''; USE shop; {ODD}")
         yield running
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
+from http.client import HTTPException
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from streaming.config import Config
+from streaming.embedded.connect import ConnectRest
 from streaming.errors import FrescoError
 from streaming.runtime.kafkaclients import client_options, unreachable
 from streaming.sourceconfig import Source
 from streaming.sources import mysql, mysqlcheck, postgres
+from streaming.sources.connectsettings import PLACEHOLDER
 from streaming.sources.mysqltypes import kind_of
 from streaming.sources.mysqlurl import is_mysql
 from streaming.sources.schema import CapturedRelation, captured, schema_from_connect
@@ -22,12 +26,35 @@ _PEEK_SECONDS = 10.0
 
 
 def source_relations(config: Config, name: str) -> list[CapturedRelation]:
-    """Every captured relation of one source.
+    """Every captured relation of one source, with what its connector says of its values.
 
     Raises:
         FrescoError: SOURCE_UNREACHABLE, SOURCE_TABLE_MISSING, SOURCE_REPLICA_IDENTITY,
             SOURCE_NO_SCHEMA, CONFIG_VALUE, KAFKA_UNREACHABLE; those of `mysqlcheck.RULES`.
     """
+    relations = _relations(config, name)
+    source = config.sources[name]
+    if source.connect is None or source.database != "postgres":
+        return relations
+    said = _placeholder(source.connect.get_secret_value(), config.prefix(name))
+    return relations if said is None else [replace(one, placeholder=said) for one in relations]
+
+
+def _placeholder(address: str, prefix: str) -> str | None:
+    """What a source's connector writes for a value that did not change; None where nobody tells.
+
+    A worker that cannot be asked, or has no such connector, is told of by a start and by `doctor`.
+    """
+    try:
+        told = ConnectRest(address).ask("GET", "/connectors?expand=info")
+        configs = [one["info"]["config"] for one in told.values()]
+        mine = [one for one in configs if one.get("topic.prefix") == prefix]
+    except (OSError, ValueError, HTTPException, AttributeError, KeyError, TypeError):
+        return None
+    return next((one[PLACEHOLDER] for one in mine if one.get(PLACEHOLDER)), None)
+
+
+def _relations(config: Config, name: str) -> list[CapturedRelation]:
     source = config.sources[name]
     connection = source.secret()
     if connection is not None:

@@ -143,6 +143,9 @@ _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _STRATEGY = "io.debezium.schema.SchemaTopicNamingStrategy"
 _TRANSACTIONS = "io.debezium.pipeline.txmetadata.DefaultTransactionMetadataFactory"
 
+PLACEHOLDER = "unavailable.value.placeholder"
+"""Any text will do that is no row's: it is read from here (`runtime.schemas`)."""
+
 SETTINGS: tuple[Setting, ...] = (
     # Which events come
     Setting("provide.transaction.metadata", "false",
@@ -209,8 +212,9 @@ SETTINGS: tuple[Setting, ...] = (
             "numbers from 2^63 on are negative", "mysql"),
     Setting("binary.handling.mode", "bytes", among("bytes", "base64"), "bytes",
             "other bytes are read"),
-    Setting("unavailable.value.placeholder", "__debezium_unavailable_value",
-            among("__debezium_unavailable_value"), "__debezium_unavailable_value",
+    Setting(PLACEHOLDER, "__debezium_unavailable_value",
+            lambda value, wanted, config: bool(value) and not value.startswith("hex:"),
+            "__debezium_unavailable_value",
             "the placeholder of a value that did not change is taken for the value"),
     Setting("column.include.list", "", includes("columns"), "", "columns outside of it do not come"),
     Setting("column.exclude.list", "", excludes("columns"), "", "columns in it do not come"),
@@ -277,6 +281,8 @@ def settings_table() -> str:
         right = words.get(one.make, f"`{one.make}`" if one.make else "nothing that is captured")
         if one.right is not None and one.name.endswith("include.list"):
             right = "not set, or all that is captured"
+        elif one.name == PLACEHOLDER:
+            right = "any text that no row has; without `hex:`"
         elif one.name in ("transforms", "converters") or one.name.startswith("gtid."):
             right = "none"
         where = {"postgres": " (PostgreSQL)", "mysql": " (MariaDB, MySQL)"}.get(one.of, "")

@@ -3,7 +3,7 @@
 Updates that change nothing are dropped, so that such a transaction's REL is empty. A truncate empties
 the relation, so the changes before it in its transaction are dropped and a control goes out under the
 number; the changes after it stay. An unchanged TOAST value in the `c` of a key change is taken from
-the `d` before it.
+the `d` before it (`placeholder`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.algebra import written
 from streaming.algebra.tree import MULTIPLICITY, NUMBER, column_name
 from streaming.algebra.types import delta_schema
 from streaming.messages import Control
+from streaming.sources.placeholder import INLINE, doubt, narrow, octets
+from streaming.sources.records import BadRecord, fault
 from streaming.sources.schema import CapturedRelation
 from streaming.sources.unread import REPLACED, taints
 
@@ -32,13 +35,14 @@ class Batch:
         rows: number, op, b0.., a0..; what is left of the decoded rows.
         delta: the same as signed rows, sorted by number.
         controls: its truncates, and the taints of columns that could not be read.
-        unresolved: numbers of rows whose TOAST value could not be found; those rows are left out.
+        doubtful: records of which nobody can tell whether a value changed (`placeholder`), by the number
+            of their transaction; their rows are left out.
     """
 
     rows: pa.Table
     delta: pa.Table
     controls: tuple[Control, ...]
-    unresolved: tuple[int, ...]
+    doubtful: tuple[tuple[int, BadRecord], ...]
 
 
 def numbered_changes(captured: CapturedRelation, rows: pa.Table, query: Query) -> Batch:
@@ -50,9 +54,9 @@ def numbered_changes(captured: CapturedRelation, rows: pa.Table, query: Query) -
     """
     rows, controls = _truncated(captured, rows)
     controls += taints(captured, rows, [one.number for one in controls])
-    rows, unresolved = _toasted(rows)
+    rows, doubtful = _toasted(captured, rows)
     rows = _changing(captured, rows, query)
-    return Batch(rows, _delta(captured, rows), controls, unresolved)
+    return Batch(rows, _delta(captured, rows), controls, doubtful)
 
 
 def _truncated(captured: CapturedRelation, rows: pa.Table) -> tuple[pa.Table, tuple[Control, ...]]:
@@ -81,7 +85,10 @@ def _truncated(captured: CapturedRelation, rows: pa.Table) -> tuple[pa.Table, tu
     return rows.filter(pa.array(keep)), controls
 
 
-def _toasted(rows: pa.Table) -> tuple[pa.Table, tuple[int, ...]]:
+def _toasted(
+    captured: CapturedRelation, rows: pa.Table
+) -> tuple[pa.Table, tuple[tuple[int, BadRecord], ...]]:
+    """The rows with what a key change left unchanged; one that is no key change is an insert."""
     marked = np.flatnonzero(pc.is_valid(rows["toast"]).to_numpy())
     if not len(marked):
         return rows, ()
@@ -92,24 +99,40 @@ def _toasted(rows: pa.Table) -> tuple[pa.Table, tuple[int, ...]]:
         for index, place in enumerate(zip(*(deleted[c].to_pylist() for c in columns), strict=True))
     }
     values = {f"a{i}": rows[f"a{i}"].to_pylist() for i in _toasted_columns(rows, marked)}
-    unresolved: dict[int, int] = {}
+    doubtful: dict[int, tuple[int, BadRecord]] = {}
     for index in marked.tolist():
         number, position, order = (rows[c][index].as_py() for c in columns)
         old = places.get((number, position, (order or 0) - 1))
         if old is None:
-            unresolved[index] = number
             continue
         for i in rows["toast"][index].as_py():
-            values[f"a{i}"][index] = deleted[f"b{i}"][old].as_py()
+            before = deleted[f"b{i}"][old].as_py()
+            if octets(before) <= INLINE or before == values[f"a{i}"][index]:
+                continue
+            if _narrow(captured, deleted, old):
+                doubtful[index] = number, _doubtful(captured, rows.slice(index, 1))
+            values[f"a{i}"][index] = before
     for name, column in values.items():
         place = rows.schema.get_field_index(name)
         field = rows.schema.field(name)
         rows = rows.set_column(place, field, pa.array(column, field.type))
-    if unresolved:
+    if doubtful:
         keep = np.ones(rows.num_rows, bool)
-        keep[list(unresolved)] = False
+        keep[list(doubtful)] = False
         rows = rows.filter(pa.array(keep))
-    return rows, tuple(sorted(set(unresolved.values())))
+    return rows, tuple(doubtful.values())
+
+
+def _narrow(captured: CapturedRelation, deleted: pa.Table, at: int) -> bool:
+    width = range(len(captured.relation.schema))
+    return narrow(captured, {i: written.value(deleted[f"b{i}"][at]) for i in width})
+
+
+def _doubtful(captured: CapturedRelation, row: pa.Table) -> BadRecord:
+    partition, offset, transaction = (
+        row[name][0].as_py() for name in ("partition", "offset", "transaction")
+    )
+    return fault(captured, partition, offset, transaction, doubt(captured))
 
 
 def _toasted_columns(rows: pa.Table, marked: np.ndarray) -> list[int]:

@@ -167,7 +167,7 @@ class Intake:
             for name, table in rows.items()
         }
         for name, changes in batches.items():
-            for number in changes.unresolved:
+            for number, _ in changes.doubtful:
                 tainted[number] = tuple(sorted({*tainted.get(number, ()), name}))
         clock.lap("deltas")
         parts = missing
@@ -179,7 +179,9 @@ class Intake:
         )
         clock.lap("relevance")
         self._told = told
-        bad, notices = (*decoded.bad, *replaced.refused), (*replaced.notices, *decoded.notices)
+        doubtful = (bad for changes in batches.values() for _, bad in changes.doubtful)
+        bad = (*decoded.bad, *replaced.refused, *doubtful)
+        notices = (*replaced.notices, *decoded.notices)
         decoded = dataclasses.replace(decoded, bad=bad, notices=notices)
         numbered = numbered._replace(
             released=tuple(sorted({*numbered.released, *(part.id for part in missing)}))

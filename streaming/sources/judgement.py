@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.sources.placeholder import doubt
 from streaming.sources.rowquery import PASSING, READ
 from streaming.sources.schema import GLOBAL_TABLE, CapturedRelation
 
@@ -63,6 +64,7 @@ def _rules(captured: CapturedRelation, raw: pa.Table, metadata: bool, dialect: s
             pc.and_(needs_after, pc.invert(raw["has_after"])),
             f"SOURCE_FIELD_MISSING\nlacks `after`, the new row of {name}\n",
         ),
+        (raw["doubtful"], doubt(captured)),
         (unplaced, f"SOURCE_FIELD_MISSING\nlacks its position, {place}\n"),
     ]
     if metadata:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal
 
 import psycopg
@@ -26,6 +27,13 @@ SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attgenerated <> ''
 FROM pg_attribute a
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
+"""
+_TOASTS = """
+WITH RECURSIVE stored(oid) AS (
+  SELECT %s::oid UNION ALL SELECT i.inhrelid FROM pg_inherits i JOIN stored ON i.inhparent = stored.oid)
+SELECT min(coalesce((
+  SELECT option_value::int FROM pg_options_to_table(c.reloptions) WHERE option_name = 'toast_tuple_target'
+), 2032)) FROM pg_class c JOIN stored ON stored.oid = c.oid
 """
 _KEY = """
 SELECT a.attname
@@ -118,19 +126,19 @@ def read_schemas(
             oid = _table(connection, source, table)
             columns = connection.execute(_COLUMNS, (oid,)).fetchall()
             key = [row[0] for row in connection.execute(_KEY, (oid,)).fetchall()]
-            relations.append(
-                captured(
-                    f"{source}.{name}",
-                    topic_name(prefix, full),
-                    [
-                        (column, f"{type_} generated" if generated else type_)
-                        for column, type_, generated in columns
-                    ],
-                    key=key,
-                    collection=full,
-                    decimals=decimals,
-                )
+            toasts = connection.execute(_TOASTS, (oid,)).fetchone()
+            relation = captured(
+                f"{source}.{name}",
+                topic_name(prefix, full),
+                [
+                    (column, f"{type_} generated" if generated else type_)
+                    for column, type_, generated in columns
+                ],
+                key=key,
+                collection=full,
+                decimals=decimals,
             )
+            relations.append(replace(relation, toasts_from=int(toasts[0]) if toasts else 0))
     return relations
 
 

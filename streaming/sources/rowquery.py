@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.algebra.types import arrow_type
+from streaming.sources import placeholder
 from streaming.sources.schema import CapturedRelation
-from streaming.sources.values import UNAVAILABLE, UNAVAILABLE_BASE64, casts
+from streaming.sources.values import casts
 
 KEYS = ("kb", "ka")
 """The names of the fields in an image of a row that has a NULL: before and after."""
@@ -61,19 +62,11 @@ def row_query(
     path = "$.payload" if wrapped else "$"
     olds = casts(captured, "x")
     news = casts(captured, "y")
-    texts, values, stale = [], [], []
+    texts, stale, doubtful = _images(captured, dialect)
+    values = []
     checks: dict[str, dict[int, list[str]]] = {"b": {}, "a": {}}
     unread: dict[str, list[str]] = {"b": [], "a": []}
     for position in range(len(schema)):
-        texts.append(f"struct_extract_at(e.before, {position + 1}) AS x{position}")
-        new = f"struct_extract_at(e.after, {position + 1})"
-        if news[position].toasted:
-            marks = f"('{UNAVAILABLE}', '{UNAVAILABLE_BASE64}')"
-            old = f"struct_extract_at(e.before, {position + 1})"
-            texts.append(f"CASE WHEN {new} IN {marks} THEN {old} ELSE {new} END AS y{position}")
-            stale.append(f"CASE WHEN {new} IN {marks} THEN {position} END")
-        else:
-            texts.append(f"{new} AS y{position}")
         for text, name, cast in (
             (f"x{position}", f"b{position}", olds[position]),
             (f"y{position}", f"a{position}", news[position]),
@@ -91,7 +84,7 @@ def row_query(
     if stale:
         marked = ", ".join(stale)
         toast = (
-            f"CASE WHEN e.before IS NULL AND coalesce({marked}) IS NOT NULL "
+            f"CASE WHEN e.before IS NULL AND e.op = 'c' AND coalesce({marked}) IS NOT NULL "
             f"THEN list_filter([{marked}], {_PRESENT}) END"
         )
     key = 'e."transaction".id'
@@ -107,10 +100,35 @@ def row_query(
         f'{key} AS "transaction", {position_sql} AS position, '
         f'TRY_CAST(e."transaction".total_order AS BIGINT) AS total_order, '
         f"e.before IS NOT NULL AS has_before, e.after IS NOT NULL AS has_after, "
-        f"{toast} AS toast, {time}{', '.join(texts)} "
+        f"{toast} AS toast, {doubtful} AS doubtful, {time}{', '.join(texts)} "
         f"FROM (SELECT p, o, v, {event} AS e FROM "
         f"(SELECT p, o, v, from_json(v, '{structure}') AS j FROM texts))))"
     )
+
+
+def _images(captured: CapturedRelation, dialect: str) -> tuple[list[str], list[str], str]:
+    """SQL of the texts of both images, x0.. and y0..; where a new one stands for an unchanged value, its
+    position; and whether nobody can tell that it does (`placeholder`)."""
+    texts, stale, doubts = [], [], []
+    width = len(captured.relation.schema)
+    olds = [f"struct_extract_at(e.before, {position + 1})" for position in range(width)]
+    for position, (old, column) in enumerate(zip(olds, captured.relation.schema, strict=True)):
+        new = f"struct_extract_at(e.after, {position + 1})"
+        texts.append(f"{old} AS x{position}")
+        mark = placeholder.mark(captured, column.type) if dialect == "postgres" else ""
+        if not mark:
+            texts.append(f"{new} AS y{position}")
+            continue
+        least = placeholder.INLINE if column.type == "string" else (placeholder.INLINE + 2) // 3 * 4
+        marked = f"{new} = {_quoted(mark)}"
+        kept = f"e.op = 'u' AND {marked} AND strlen({old}) > {least}"
+        texts.append(f"CASE WHEN {kept} THEN {old} ELSE {new} END AS y{position}")
+        stale.append(f"CASE WHEN {marked} THEN {position} END")
+        doubts.append(f"({kept} AND {old} <> {new})")
+    if not doubts:
+        return texts, stale, "false"
+    narrow = placeholder.narrow_sql(captured, olds)
+    return texts, stale, f"coalesce(({' OR '.join(doubts)}) AND {narrow}, false)"
 
 
 def _named_fields(width: int, path: str) -> list[str]:

@@ -138,6 +138,8 @@ class CapturedRelation:
         refused: columns left out because their type is not supported, as (name, type).
         decimals: "precise" or "string", the connector's `decimal.handling.mode`. It matters for
             NUMERIC(p,0) only, where base64 and digits can look alike; otherwise both are recognised.
+        placeholder: the connector's `unavailable.value.placeholder` (`sources.placeholder`).
+        toasts_from: octets of a row from which PostgreSQL stores values of it apart.
     """
 
     relation: Relation
@@ -147,6 +149,8 @@ class CapturedRelation:
     collection: str = ""
     refused: tuple[tuple[str, str], ...] = ()
     decimals: Literal["precise", "string"] = "precise"
+    placeholder: str = "__debezium_unavailable_value"
+    toasts_from: int = 2032
 
     @property
     def counted_as(self) -> str:

@@ -21,10 +21,6 @@ import pyarrow.compute as pc
 from streaming.algebra.types import arrow_type, decimal_parts, is_decimal
 from streaming.sources.schema import CapturedRelation, SourceType, source_type
 
-UNAVAILABLE = "__debezium_unavailable_value"
-"""Debezium's placeholder for a TOAST column that an update did not change."""
-UNAVAILABLE_BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
-
 INFINITE_DAYS = {
     2147483647: (-622191234, -622191233, -2147472692),
     -2147483647: (-625821272, -625821271, -2147472691),
@@ -54,7 +50,6 @@ class Cast:
 
     columns: tuple[str, ...]
     finish: Callable[[tuple[pa.Array, ...]], pa.Array]
-    toasted: bool = False
 
 
 def _plain(spark: str) -> Callable[[tuple[pa.Array, ...]], pa.Array]:
@@ -239,9 +234,9 @@ def cast(text: str, spark: str, database: str, decimals: str) -> Cast:
         case "boolean":
             return Cast((f"CASE {text} WHEN 'true' THEN true WHEN 'false' THEN false END",), plain)
         case "string":
-            return Cast((text,), plain, toasted=True)
+            return Cast((text,), plain)
         case "binary":
-            return Cast((_base64(text),), plain, toasted=True)
+            return Cast((_base64(text),), plain)
         case "date":
             return Cast((_days(text),), plain)
     return Cast((_timestamp_columns(text, parts),), plain)

@@ -325,6 +325,24 @@ def test_oddity_34_a_type_is_known_by_what_it_is_and_not_by_its_name(dsn: str, p
     assert "decimals" in refused.value.todo and refused.value.where == "line 1, column 12"
 
 
+def test_oddity_35_from_which_size_on_values_are_stored_apart_comes_from_the_catalog(
+    dsn: str,
+) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS narrow, parted")
+        connection.execute(
+            "CREATE TABLE narrow (t text) WITH (toast_tuple_target = 256, fillfactor = 90)"
+        )
+        connection.execute("CREATE TABLE parted (id int, t text) PARTITION BY LIST (id)")
+        connection.execute("CREATE TABLE parted_1 PARTITION OF parted FOR VALUES IN (1)")
+        connection.execute(
+            "CREATE TABLE parted_2 PARTITION OF parted FOR VALUES IN (2) WITH (toast_tuple_target = 300)"
+        )
+    tables = {"narrow": "public.narrow", "whole": "public.whole", "parted": "public.parted"}
+    found = {one.relation.name: one.toasts_from for one in read_schemas(dsn, "n", "p", tables)}
+    assert found == {"n.narrow": 256, "n.whole": 2032, "n.parted": 300}
+
+
 @pytest.mark.parametrize(
     ("made", "mended"),
     [

@@ -15,8 +15,16 @@ import pytest
 from streaming.config import parse_config
 from streaming.embedded.description import Source, connector_config
 from streaming.errors import FrescoError
+from streaming.runtime.schemas import source_relations
 from streaming.runtime.surroundings import examined_connector, refuse
-from streaming.sources.connectsettings import SETTINGS, Wanted, check_connector, settings_table
+from streaming.sources.connectsettings import (
+    PLACEHOLDER,
+    SETTINGS,
+    Wanted,
+    check_connector,
+    settings_table,
+)
+from streaming.sources.placeholder import UNAVAILABLE
 
 NORTH = Source("north")
 RIGHT = connector_config(NORTH, host="h", port=1, user="u", password="${file:f:p}")
@@ -66,7 +74,7 @@ WRONG: dict[str, list[str | None]] = {
     "decimal.handling.mode": ["double", "precise", None],
     "bigint.unsigned.handling.mode": ["long", None],
     "binary.handling.mode": ["hex", "base64-url-safe"],
-    "unavailable.value.placeholder": ["gone"],
+    "unavailable.value.placeholder": ["hex:00ff"],
     "column.include.list": [r"public\.account\..*"],
     "column.exclude.list": [r"public\.entry\.amount"],
     "column.mask.*": [r"public\.account\.id"],
@@ -208,6 +216,26 @@ def test_the_connector_is_found_by_its_prefix_and_judged(worker: Any) -> None:
     found, _ = examined_connector(address_of(url), WANTED)
     with pytest.raises(FrescoError, match=r"SOURCE_CONNECTOR_SETTING: time\.precision\.mode"):
         refuse(found)
+
+
+def test_oddity_35_the_placeholder_is_what_the_connector_says(worker: Any, tmp_path: Path) -> None:
+    worker.connectors = {
+        "else": connector({**RIGHT, "topic.prefix": "other", PLACEHOLDER: "another"}),
+        "mine": connector({**RIGHT, PLACEHOLDER: "«same»"}),
+    }
+    source = {
+        "tables": {"entry": "public.entry"},
+        "columns": {"entry": {"id": "int", "note": "text"}},
+        "full_rows": True,
+        "prefix": WANTED.prefix,
+        "connect": f"http://127.0.0.1:{worker.server_port}",
+    }
+    raw = {"pipeline": "p", "warehouse": "w", "views": "v", "sources": {"north": source}}
+    (relation,) = source_relations(parse_config(raw, folder=tmp_path), "north")
+    assert relation.placeholder == "«same»"
+    worker.connectors = {}
+    (relation,) = source_relations(parse_config(raw, folder=tmp_path), "north")
+    assert relation.placeholder == UNAVAILABLE
 
 
 def test_a_connector_that_is_not_there_yet_is_warned_of_and_one_that_failed_too(

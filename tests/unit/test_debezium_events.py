@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -73,13 +74,42 @@ def test_logical_messages_are_ignored() -> None:
     assert decoded.bad == () and decoded.ignored == 1
 
 
+LONG = "long " * 500
+
+
 def test_oddity_9_an_unchanged_toast_value_is_the_old_one() -> None:
     placeholder = "__debezium_unavailable_value"
     records = SourceLog("north").commit(
-        [("t", "u", {"id": 1, "words": "long"}, {"id": 2, "words": placeholder})]
+        [("t", "u", {"id": 1, "words": LONG}, {"id": 2, "words": placeholder})]
     )
     rows = Decoder([RELATION]).decode(Topics().batch(records)).rows["north.t"]
-    assert rows["a1"].to_pylist() == ["long"]
+    assert rows["a1"].to_pylist() == [LONG]
+
+
+@pytest.mark.parametrize("said", ["__debezium_unavailable_value", "«unchanged»"])
+def test_oddity_35_a_text_that_reads_like_the_placeholder_is_told_apart_or_refused(
+    said: str,
+) -> None:
+    captured = replace(RELATION, placeholder=said)
+    default = "__debezium_unavailable_value"
+
+    def decoded(op: str, before: str | None, after: str) -> tuple[list[str | None], list[str]]:
+        log = SourceLog("north")
+        old = {"id": 1, "words": before} if op == "u" else None
+        records = log.commit([("t", op, old, {"id": 1, "words": after})])
+        found = Decoder([captured]).decode(Topics().batch(records))
+        return found.rows["north.t"]["a1"].to_pylist(), [one.error["code"] for one in found.bad]
+
+    assert decoded("c", None, said) == ([said], []), "an insert has no unchanged values"
+    assert decoded("r", None, said) == ([said], []), "nor has a snapshot"
+    assert decoded("u", "short", said) == ([said], []), "no short value is stored apart"
+    assert decoded("u", None, said) == ([said], []), "nor NULL"
+    assert decoded("u", "é" * 10, said) == ([said], [])
+    assert decoded("u", said, said) == ([said], [])
+    assert decoded("u", LONG, said) == ([LONG], []), "a large row's values are"
+    assert decoded("u", "x" * 21, said) == ([], ["SOURCE_PLACEHOLDER"])
+    if said != default:
+        assert decoded("u", LONG, default) == ([default], []), "it is a text like any other then"
 
 
 def codes(value: str | bytes, topic: str = "north.public.t") -> list[str]:

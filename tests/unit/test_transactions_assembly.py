@@ -66,15 +66,44 @@ def test_oddity_4_keys_swapped_between_two_rows_net_to_the_swap() -> None:
     assert left == {(1, "x"): -1, (2, "y"): -1, (1, "y"): 1, (2, "x"): 1}
 
 
+SAID = "__debezium_unavailable_value"
+LONG = "long " * 500
+
+
 def test_oddity_9_an_unchanged_toast_value_of_a_key_change_comes_from_its_delete() -> None:
     log = SourceLog("north")
-    changes = key_change(log, row(1, "long"), row(2, "__debezium_unavailable_value"))
+    changes = key_change(log, row(1, LONG), row(2, "__debezium_unavailable_value"))
     key = str(log.transaction)
     log.lsn += 20
     intake, topics = make(), Topics()
     intake.step(topics.batch([log.begin(key), *changes[:2], log.end(key, {"account": 2})]), 0)
     result = intake.step(topics.batch(changes[2:]), 0)
-    assert net(result) == {(1, "north.account"): {(1, "long"): -1, (2, "long"): 1}}
+    assert net(result) == {(1, "north.account"): {(1, LONG): -1, (2, LONG): 1}}
+
+
+@pytest.mark.parametrize(("before", "after"), [("short", SAID), (SAID, SAID), ("", SAID)])
+def test_oddity_35_a_short_value_of_a_key_change_has_changed(before: str, after: str) -> None:
+    log = SourceLog("north")
+    changes = key_change(log, row(1, before), row(2, after))
+    key = str(log.transaction)
+    log.lsn += 20
+    records = [log.begin(key), *changes, log.end(key, {"account": 2})]
+    result = make().step(Topics().batch(records), 0)
+    assert net(result) == {(1, "north.account"): {(1, before): -1, (2, after): 1}}
+    assert result.bad == () and not result.tainted
+
+
+def test_oddity_35_what_nobody_can_tell_is_a_record_that_one_can_decide_on() -> None:
+    log = SourceLog("north")
+    changes = key_change(log, row(1, "x" * 100), row(2, SAID))
+    key = str(log.transaction)
+    log.lsn += 20
+    records = [log.begin(key), *changes, log.end(key, {"account": 2})]
+    result = make().step(Topics().batch(records), 0)
+    (bad,) = result.bad
+    assert bad.error["code"] == "SOURCE_PLACEHOLDER" and bad.transaction == key
+    assert f"fresco skip {bad.topic} {bad.partition} {bad.offset}" in bad.error["todo"]
+    assert result.tainted == {1: ("north.account",)}
 
 
 def test_oddity_6_a_truncate_is_a_control_and_drops_the_changes_before_it() -> None:

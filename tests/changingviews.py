@@ -182,7 +182,7 @@ class Driver:
         for merge in self.stages.merges.values():
             merge.writer.before_commit = lambda table: reach(f"commit of {table}")
         self.steppers: dict[str, Stepper] = {}
-        for stage in (*self.stages.merges.values(), *self.stages.views):
+        for stage in self._all_stages():
             self._run(stage)
         if (integrator := self.stages.integrator) is not None:
             self._run(integrator)
@@ -194,11 +194,26 @@ class Driver:
     # Moves ----------------------------------------------------------------------------------------
 
     def step(self, name: str) -> None:
-        """One stage over what has come for it, and a tick."""
-        stepper = self.steppers[name]
+        """One stage over what has come for it, and a tick; what fails is seen to as the service does."""
         if name == "integrator":
-            stepper.batch(self._source.take())
+            self.steppers[name].batch(self._source.take())
             return
+        try:
+            self._step(name)
+        except Exception as error:
+            self._at = {place: at for place, at in self._at.items() if place[0] != name}
+            (stage,) = (one for one in self._all_stages() if one.name == name)
+            instead = self.stages.instead(stage, error)
+            if instead is None:
+                raise
+            self._run(instead)
+            self._step(name)
+
+    def _all_stages(self) -> tuple[Stage, ...]:
+        return (*self.stages.merges.values(), *self.stages.views)
+
+    def _step(self, name: str) -> None:
+        stepper = self.steppers[name]
         records: list[dict[str, Any]] = []
         for topic in self._reads(name):
             start = max(self._at.get((name, topic), 0), stepper.offsets.get(f"{topic}:0", 0))
@@ -255,7 +270,14 @@ class Driver:
     def _run(self, stage: Stage) -> None:
         folder = self.shop.warehouse / "_state" / stage.name.replace(":", "-") / "manifests"
         store = _Store(folder, self._reach)
-        stepper = Stepper(self.stages.stepped(stage), store, self.fence, self._publish)
+        try:
+            stepper = Stepper(self.stages.stepped(stage), store, self.fence, self._publish)
+        except Exception as error:
+            instead = self.stages.instead(stage, error)
+            if instead is None:
+                raise
+            stage = instead
+            stepper = Stepper(self.stages.stepped(stage), store, self.fence, self._publish)
         if isinstance(stage, JoiningStage | ReturningStage):
             if stepper.last is None:
                 ends = {t: len(self.shop.records.get(t, [])) for t in stage.topics(self.topics)}

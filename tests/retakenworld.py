@@ -17,9 +17,12 @@ class Source:
     """A database, its log as the connector tells it, and an intake that is restarted at every step."""
 
     def __init__(
-        self, transactions: Literal["metadata", "per-event"] = "metadata", begun: bool = True
+        self,
+        transactions: Literal["metadata", "per-event"] = "metadata",
+        begun: bool = True,
+        snapshot: bool = True,
     ) -> None:
-        self._transactions = transactions
+        self._transactions, self._snapshot = transactions, snapshot
         self.log, self.topics = SourceLog("north"), Topics()
         self.results = Recorded()
         self.contents = self.results.contents
@@ -28,7 +31,9 @@ class Source:
             self.step(snapshot_of(self.log, {"account": 3, "entry": 2}))
 
     def _made(self) -> Intake:
-        return make(snapshot=True, transactions=self._transactions, contents=self.contents)
+        return make(
+            snapshot=self._snapshot, transactions=self._transactions, contents=self.contents
+        )
 
     def step(self, records: list[Record] | None = None, now_ms: int = 0) -> IntakeResult:
         result = self.intake.step(self.topics.batch(records or []), now_ms)

@@ -117,6 +117,10 @@ class BlockMerge:
         self.inner.refuse(view, self.blocks.block_of(number))
         self._forget(view)
 
+    def last_listed(self, view: str) -> int:
+        """The last number of the view's last list that was taken, or after which it is suspended."""
+        return self.blocks.last_of(self.inner.last_listed(view))
+
     def committed(self, sequence: int) -> None:
         """The warehouse has committed a BWT.
 

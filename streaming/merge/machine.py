@@ -211,6 +211,11 @@ class MergeMachine:
         self.submission.put(ready)
         return ready
 
+    def last_listed(self, view: str) -> int:
+        """The last number of the view's last list that was taken, or after which it is suspended."""
+        painted = self.vut.painted[self.column[view]]
+        return min(painted, self.suspended.get(view, painted))
+
     def take_batch(self, now_ms: int = 0) -> BatchedTransaction | None:
         """The next BWT, None when none may be submitted now; its rows leave the table.
 

@@ -32,6 +32,7 @@ from streaming.algebra.tree import relations as scanned
 from streaming.errors import FrescoError, about
 from streaming.messages import ActionList, Rows, Suspend, Updates
 from streaming.metrics import Metrics
+from streaming.runtime.broken import BrokenStage
 from streaming.runtime.choosing import Choice
 from streaming.runtime.dialogue import Dialogue, is_trouble
 from streaming.runtime.inbox import Inbox
@@ -40,6 +41,7 @@ from streaming.runtime.progress import staged_paths, view_progress
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import Manifest, StepResult
 from streaming.runtime.trouble import forget_trouble, tell_trouble, told_refused
+from streaming.runtime.whose import of_its_view
 from streaming.sources.asked import TIMEOUT, AskedSource
 from streaming.sources.kinds import asked_source
 from streaming.sources.schema import CapturedRelation
@@ -179,11 +181,14 @@ class AskingStage:
                     for actions in work:
                         sent.append(actions)
                 machines = dialogue.snapshot()
-            except ViewError as error:
-                sent.append(self._suspend(dialogue, error))
             except SourceAway as away:
                 self._tell(None)
                 sent.append(self._suspend(dialogue, away.error))
+            except Exception as error:
+                own = of_its_view(error, self.spec.view)
+                if own is None:
+                    raise
+                sent.append(self._suspend(dialogue, own, error))
             self._count(dialogue)
         return StepResult(
             snapshot={
@@ -221,6 +226,11 @@ class AskingStage:
         if self._dialogue is not None:
             self._dialogue.close()
 
+    def broken(self, error: FrescoError) -> BrokenStage | None:
+        """What takes its place when it cannot take a step; None while others wait for more of it."""
+        topic, metrics = self._topic, self._metrics
+        return BrokenStage(self.spec, self.name, error, self._warehouse, topic, metrics)
+
     # Parts of a step ------------------------------------------------------------------------------
 
     def _settle(self, snapshot: Mapping[str, Any] | None) -> None:
@@ -233,8 +243,12 @@ class AskingStage:
         self.number = int(snapshot["control"]["number"])
         self.handled = view_progress(snapshot, self.name, self.spec.start).handled
 
-    def _suspend(self, dialogue: Dialogue, error: FrescoError) -> Suspend:
+    def _suspend(
+        self, dialogue: Dialogue, error: FrescoError, cause: BaseException | None = None
+    ) -> Suspend:
         """The view stays as its last list left it, and its sources are left alone."""
+        if cause not in (None, error):
+            log.error("view %s cannot be maintained", self.spec.view, exc_info=cause)
         self.suspended = about(error.as_dict(), self.spec.view)
         log.error("view %s is suspended: %s", self.spec.view, error)
         dialogue.close()

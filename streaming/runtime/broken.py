@@ -5,6 +5,9 @@ the file is not wrong; the others' are not either. Such a view is taken from the
 starts suspended at its last number, and says why: its column is painted black, readers are told, and the
 others go on. It comes back as every suspended view does. A file that has changed as well is refused, and
 so is one whose relation is not captured any more: that is the configuration's doing, not the database's.
+
+The same stage takes the place of any view's stage that cannot go on, when it starts or later: its state
+cannot be read, or it has failed too often (`whose`).
 """
 
 from __future__ import annotations
@@ -173,9 +176,10 @@ class BrokenStage:
             self._inbox.take(records)
         control, sent = self._snapshot["control"], []
         if before is None:
-            control = {**control, "suspended_after": control["number"]}
+            after = _last_listed(self._snapshot)
+            control = {**control, "suspended_after": after}
             error = self._error.as_dict()
-            sent = [(self._topic, suspension(self.spec, int(control["number"]), error))]
+            sent = [(self._topic, suspension(self.spec, after, error))]
             log.error("view %s is suspended: %s", self.spec.view, self._error)
         self._snapshot = {
             **self._snapshot,
@@ -201,3 +205,9 @@ class BrokenStage:
         self._progress = view_progress(snapshot, self.name, self.spec.start)
         self._kept = frozenset(staged_paths(snapshot))
         self.suspended = snapshot["suspended"] or self._error.as_dict()
+
+
+def _last_listed(snapshot: Mapping[str, Any]) -> int:
+    """The last number up to which a view's stage has sent all lists; one that asks may owe some."""
+    machines = snapshot.get("machines")
+    return int(machines["manager"]["sent"] if machines else snapshot["control"]["number"])

@@ -36,6 +36,7 @@ from streaming.messages import ActionList, RelRun, Rows, Suspend, Updates, ViewC
 from streaming.metrics import Metrics
 from streaming.rows import pack, unpack
 from streaming.runtime.asking import Access
+from streaming.runtime.broken import BrokenStage
 from streaming.runtime.evaluators import Evaluators
 from streaming.runtime.firstrows import FirstRows
 from streaming.runtime.inbox import Inbox
@@ -43,6 +44,7 @@ from streaming.runtime.maintaining import ViewStage
 from streaming.runtime.requests import Request, Requests
 from streaming.runtime.step import Manifest, StepResult
 from streaming.runtime.viewchanges import stage_name
+from streaming.runtime.whose import of_its_view
 from streaming.viewmanagers.base import ViewSpec, suspension
 from streaming.warehouse.initial import folded, taints
 from streaming.warehouse.updates import UpdatesReader
@@ -131,8 +133,11 @@ class JoiningStage(ViewStage):
         began = time.monotonic()
         try:
             worked = self._load() if self._checkpoint is None else self._catch_up()
-        except FrescoError as error:
-            return self._give_up(error)
+        except Exception as error:
+            own = of_its_view(error, self.spec.view)
+            if own is None:
+                raise
+            return self._give_up(own, error)
         left = UpdatesReader(str(self._warehouse)).last - self._manager.number
         quick = time.monotonic() - began < NEAR_SECONDS
         # Also where there was nothing to do: after a long load perhaps nobody commits any more.
@@ -153,6 +158,9 @@ class JoiningStage(ViewStage):
         """Nothing goes before the view's own content is committed, whatever others have."""
         if self._requests.is_over(self.request.number):
             super().collect(passed)
+
+    def broken(self, error: FrescoError) -> BrokenStage | None:
+        return None if self.joined is None else super().broken(error)
 
     # Phases ---------------------------------------------------------------------------------------
 
@@ -193,7 +201,11 @@ class JoiningStage(ViewStage):
                 failed = self._failed
                 raise ViewError(failed.code, failed.what, where=failed.where, todo=failed.todo)
             self._catch_up(number)
-        except ViewError as error:
+        except Exception as raised:
+            error = of_its_view(raised, self.spec.view)
+            if error is None:
+                raise
+            log.error("view %s cannot join", self.spec.view, exc_info=raised)
             self._content = []
             self.suspended = about(error.as_dict(), self.spec.view)
             self._control = {**self._control, "number": number}
@@ -219,9 +231,10 @@ class JoiningStage(ViewStage):
         )
         return (change, first, *sent)
 
-    def _give_up(self, error: FrescoError) -> StepResult | None:
+    def _give_up(self, error: FrescoError, cause: BaseException) -> StepResult | None:
         """The request ends here, or the view will be suspended where it joins."""
-        log.error("view %s cannot join: %s", self.spec.view, error)
+        trace = None if isinstance(cause, FrescoError) else cause
+        log.error("view %s cannot join: %s", self.spec.view, error, exc_info=trace)
         if self._requests.told(self.request.number, "loaded") is None:
             self._requests.say(self.request.number, "done", error=self._told(error))
             return None

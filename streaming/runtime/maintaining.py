@@ -19,19 +19,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.algebra.evaluator import ViewError
 from streaming.algebra.tree import Scan, Schema, walk
 from streaming.errors import FrescoError
 from streaming.messages import ActionList, RelRun, Rows, Suspend, Updates
 from streaming.metrics import Metrics
 from streaming.rows import locate, pack
+from streaming.runtime.broken import BrokenStage
 from streaming.runtime.evaluators import Evaluators
 from streaming.runtime.inbox import Inbox
 from streaming.runtime.kafka import Topics
+from streaming.runtime.restarts import first_line
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import Manifest, StepResult
 from streaming.runtime.trouble import told_refused
 from streaming.runtime.viewchanges import role_of
+from streaming.runtime.whose import of_its_view
 from streaming.viewmanagers.base import Codec, ViewSpec, suspension
 from streaming.viewmanagers.replica import ReplicaManager
 from streaming.warehouse.updates import UpdatesReader
@@ -102,7 +104,17 @@ class ViewStage:
             return
         number, needed = self.handled, self.needed
         tail = [self._recorded(needed, number)] if number >= needed else []
-        self._manager.restore(self._checkpoint, tail, lambda name: self._warehouse / name)
+        try:
+            self._manager.restore(self._checkpoint, tail, lambda name: self._warehouse / name)
+        except FrescoError:
+            raise
+        except Exception as error:
+            raise FrescoError(
+                "STATE_CHECKPOINT",
+                f"the view's saved state cannot be read: {first_line(error)}",
+                where=self.name,
+                todo="`fresco view resume NAME` computes it anew",
+            ) from error
 
     def run(self, records: pa.Table) -> StepResult | None:
         """All new messages in one evaluation; the first error of the view's data suspends it."""
@@ -160,6 +172,11 @@ class ViewStage:
         """Whether the table could not take its rows, and it has not ended for that yet."""
         return self.suspended is None and told_refused(self._state) is not None
 
+    def broken(self, error: FrescoError) -> BrokenStage | None:
+        """What takes its place when it cannot take a step; None while others wait for more of it."""
+        topic, metrics = self._topic, self._metrics
+        return BrokenStage(self.spec, self.name, error, self._warehouse, topic, metrics)
+
     # Parts of a step ------------------------------------------------------------------------------
 
     def _taken(self, records: pa.Table) -> list[Updates] | None:
@@ -194,8 +211,13 @@ class ViewStage:
         try:
             self._evaluators.fit(self._manager, messages)
             answer += self._manager.handle_all(messages)
-        except ViewError as error:
-            lists, suspend = self._manager.suspend(messages, error)
+        except Exception as error:
+            own = of_its_view(error, self.spec.view)
+            if own is None:
+                raise
+            if own is not error:
+                log.exception("view %s cannot be maintained", self.spec.view)
+            lists, suspend = self._manager.suspend(messages, own)
             answer += [*lists, suspend]
         self._manager.advance()
         self._since_checkpoint += 1

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,13 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.algebra.tree import NUMBER
-from streaming.errors import FrescoError
+from streaming.errors import FrescoError, ProtocolError
 from streaming.merge.algorithms import founded_like
 from streaming.merge.batching import BatchedTransaction
 from streaming.merge.by_blocks import BlockMerge
 from streaming.merge.machine import MergeMachine
 from streaming.merge.routing import RoutedMerge
-from streaming.messages import Message, Rel, Rows, Suspend, Updates, ViewChange
+from streaming.messages import ActionList, Message, Rel, Rows, Suspend, Updates, ViewChange
 from streaming.metrics import Metrics
 from streaming.rows import unpack
 from streaming.runtime.inbox import Inbox
@@ -38,6 +39,7 @@ from streaming.runtime.riding import refuse_rerouted
 from streaming.runtime.step import Manifest, StepResult
 from streaming.runtime.trouble import tell_refused
 from streaming.runtime.viewchanges import role_of
+from streaming.runtime.whose import of_its_view
 from streaming.warehouse.epoch import Epoch, merge_runs
 from streaming.warehouse.upkeep import Upkeep
 from streaming.warehouse.writer import GroupWriter, Planned
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from streaming.runtime.session import Session
 
 log = logging.getLogger("fresco")
+Refusals = dict[str, tuple[int, FrescoError]]
+"""View -> the first number at which it cannot go on, and why."""
 
 UPKEEP_SECONDS = 0.3
 """Time for upkeep after a commit, at most once in `UPKEEP_EVERY` seconds."""
@@ -123,9 +127,10 @@ class MergeStage:
         messages = self._inbox.take(records, unheard=unheard) if records.num_rows else []
         messages.sort(key=lambda one: not isinstance(one, Rel | ViewChange))
         refused: dict[str, int] = {}
+        broken: dict[str, int] = {}
         while True:
-            batches = self._painted(messages, refused)
-            found = self._refusals(batches)
+            batches, breaks = self._painted(messages, refused, broken)
+            found = breaks or self._refusals(batches)
             if not found:
                 break
             causes = self._causes
@@ -154,16 +159,32 @@ class MergeStage:
         return StepResult(snapshot=snapshot, writes={"batches": batches})
 
     def _painted(
-        self, messages: Sequence[Message], refused: Mapping[str, int]
-    ) -> list[dict[str, Any]]:
-        """The batches that are due after these messages.
+        self, messages: Sequence[Message], refused: Mapping[str, int], broken: dict[str, int]
+    ) -> tuple[list[dict[str, Any]], Refusals]:
+        """The batches that are due after these messages; or the view whose message breaks the protocol.
 
         Args:
             refused: view -> the number before which it is suspended.
+            broken: view -> how many of its messages are good, of those of which one is not; a view
+                that is found to be one is added.
         """
+        said: Counter[str] = Counter()
         for message in messages:
-            if not isinstance(message, Updates):
+            if isinstance(message, Updates):
+                continue
+            if isinstance(message, ActionList | Suspend):
+                if said[message.view] >= broken.get(message.view, len(messages)):
+                    continue
+                said[message.view] += 1
+            try:
                 self._heard.handle(message)
+            except ProtocolError as error:
+                if self._routed or not isinstance(message, ActionList | Suspend):
+                    raise  # it may be the integrator's, whose REL rides on the list
+                if message.view not in self.machine.views:
+                    raise
+                broken[message.view] = said[message.view] - 1
+                return [], {message.view: (self.machine.last_listed(message.view) + 1, error)}
             if isinstance(message, Suspend) and message.view not in refused:
                 self._causes[message.view] = message.error
         for view, number in refused.items():
@@ -173,11 +194,14 @@ class MergeStage:
             changed = self._regrouping.describe(batch) if self._regrouping else {}
             causes = {view: self._causes.get(view, {}) for view, _ in batch.suspended}
             batches.append({**_describe(batch), "causes": causes, **changed})
-        return batches
+        return batches, {}
 
-    def _refusals(self, batches: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, FrescoError]]:
+    def _refusals(self, batches: Sequence[Mapping[str, Any]]) -> Refusals:
         """What the table cannot take of them; the rows of what it can are kept for `apply`."""
-        self._ready = {batch["sequence"]: self._changes(batch) for batch in batches}
+        damaged: Refusals = {}
+        self._ready = {batch["sequence"]: self._changes(batch, damaged) for batch in batches}
+        if damaged:
+            return damaged
         wanted = [
             Planned(
                 batch["sequence"],
@@ -243,24 +267,37 @@ class MergeStage:
         for sequence in list(inner.submission.commits.submitted):
             self.machine.committed(sequence)
 
-    def _changes(self, batch: Mapping[str, Any]) -> dict[str, pa.Table]:
-        """view -> the rows this batch applies, from the lists its parts name."""
+    def _changes(
+        self, batch: Mapping[str, Any], damaged: Refusals | None = None
+    ) -> dict[str, pa.Table]:
+        """view -> the rows this batch applies, from the lists its parts name.
+
+        Args:
+            damaged: is told of lists whose rows cannot be read; None: such a one is an error.
+
+        Raises:
+            FrescoError: ROWS_DAMAGED.
+        """
         lists: dict[str, pa.Table] = {}
-        parts: dict[str, list[pa.Table]] = {}
+        found: dict[str, list[pa.Table]] = {}
         for part in batch["parts"]:
             delta = batch["deltas"].get(part["list"])
             if delta is None:
                 continue
-            if part["list"] not in lists:
-                lists[part["list"]] = unpack(Rows.model_validate(delta), self._root)
-            rows = lists[part["list"]]
-            inside = pc.and_(
-                pc.greater_equal(rows[NUMBER], part["first"]),
-                pc.less_equal(rows[NUMBER], part["last"]),
-            )
-            whole = pc.all(inside).as_py()
-            parts.setdefault(part["view"], []).append(rows if whole else rows.filter(inside))
-        return {view: pa.concat_tables(tables) for view, tables in parts.items()}
+            view = part["view"]
+            try:
+                if part["list"] not in lists:
+                    lists[part["list"]] = unpack(Rows.model_validate(delta), self._root)
+                rows = _inside(lists[part["list"]], part["first"], part["last"])
+                if view in found and rows.schema != found[view][0].schema:
+                    raise pa.ArrowInvalid(f"columns {rows.schema}, after {found[view][0].schema}")
+                found.setdefault(view, []).append(rows)
+            except Exception as error:
+                own = of_its_view(error, view)
+                if damaged is None or own is None:
+                    raise
+                damaged.setdefault(view, (part["first"], own))
+        return {view: pa.concat_tables(tables) for view, tables in found.items()}
 
     def _epoch(self, batch: Mapping[str, Any], generation: int) -> Epoch:
         covered = merge_runs(
@@ -282,6 +319,12 @@ class MergeStage:
             views=batch.get("views", {}),
             causes={view: error for view, error in batch.get("causes", {}).items() if error},
         )
+
+
+def _inside(rows: pa.Table, first: int, last: int) -> pa.Table:
+    """The rows of these numbers."""
+    inside = pc.and_(pc.greater_equal(rows[NUMBER], first), pc.less_equal(rows[NUMBER], last))
+    return rows if pc.all(inside).as_py() else rows.filter(inside)
 
 
 def _describe(batch: BatchedTransaction) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from typing import Any
 import pyarrow as pa
 
 from streaming import rows as packing
-from streaming.algebra.evaluator import ViewError
 from streaming.algebra.psj import psj_of, source_of
 from streaming.algebra.query import SourceQuery
 from streaming.algebra.scans import columns_read
@@ -30,6 +29,7 @@ from streaming.errors import FrescoError, about
 from streaming.messages import RelRun, SourceLog, Suspend, Updates, ViewChange
 from streaming.metrics import Metrics
 from streaming.runtime.asking import Access, AskingStage
+from streaming.runtime.broken import BrokenStage
 from streaming.runtime.choosing import Choice
 from streaming.runtime.firstrows import refuse_uncaptured
 from streaming.runtime.inbox import Inbox
@@ -37,6 +37,7 @@ from streaming.runtime.logs import source_log
 from streaming.runtime.requests import Request, Requests
 from streaming.runtime.step import Manifest, StepResult
 from streaming.runtime.viewchanges import stage_name
+from streaming.runtime.whose import of_its_view
 from streaming.viewmanagers.base import ViewSpec, suspension
 from streaming.viewmanagers.tainted import refuse_controls, refuse_tainted
 from streaming.warehouse.initial import dropped, relations_at, taints
@@ -120,6 +121,9 @@ class ReturningStage(AskingStage):
         if self._requests.is_over(self.request.number):
             super().collect(passed)
 
+    def broken(self, error: FrescoError) -> BrokenStage | None:
+        return None if self.joined is None else super().broken(error)
+
     # Phases ---------------------------------------------------------------------------------------
 
     def _answer(self) -> bool:
@@ -147,9 +151,12 @@ class ReturningStage(AskingStage):
         sent: tuple[ViewChange | Suspend, ...] = (change,)
         try:
             first = self._initial(number)
-        except ViewError as error:  # something was damaged after it had said that it is near
+        except Exception as raised:  # something was damaged after it had said that it is near
+            error = of_its_view(raised, self.spec.view)
+            if error is None:
+                raise
             self.suspended = about(error.as_dict(), self.spec.view)
-            log.error("view %s is suspended: %s", self.spec.view, error)
+            log.error("view %s is suspended: %s", self.spec.view, error, exc_info=raised)
             sent = (change, suspension(self.spec, number - 1, self.suspended))
             result = self._worked(later)
         else:

@@ -216,14 +216,15 @@ class Service:
         if (integrator := self._stages.integrator) is not None:
             reads.append((integrator, tuple(sorted(pipeline.source_topics)), False))
         with ThreadPoolExecutor(START_THREADS, "start") as pool:
-            steppers = pool.map(self._restored, [stage for stage, _, _ in reads])
-            list(pool.map(self._run_stage, *zip(*reads, strict=True), list(steppers)))
+            steppers = list(pool.map(self._restored, [stage for stage, _, _ in reads]))
+            reads = [(self._stages.now(one), names, headers) for one, names, headers in reads]
+            list(pool.map(self._run_stage, *zip(*reads, strict=True), steppers))
         for stage, _, _ in reads:
             self._give_pulse(stage)
 
     def _run_view(self, view: ManagerStage) -> None:
         self._run_stage(view, view.topics(Topics(self.config.pipeline)), True)
-        self._give_pulse(view)
+        self._give_pulse(self._stages.now(view))
 
     def _begin(self, view: ManagerStage) -> None:
         """Run a stage more, which is none where it cannot begin."""
@@ -247,11 +248,20 @@ class Service:
         self, stage: Stage, topics: tuple[str, ...], headers: bool, stepper: Stepper | None = None
     ) -> None:
         query = self._query(stage, topics, headers, stepper)
-        self._running[stage.name] = Running(stage, topics, headers, query)
+        self._running[stage.name] = Running(self._stages.now(stage), topics, headers, query)
         log.info("stage %s runs", stage.name)
 
     def _restored(self, stage: Stage) -> Stepper:
-        """A stage at its last manifest."""
+        """A stage at its last manifest; where a view's cannot be restored, what takes its place."""
+        try:
+            return self._at_last(stage)
+        except Exception as error:
+            instead = self._stages.instead(stage, error)
+            if instead is None:
+                raise
+            return self._at_last(instead)
+
+    def _at_last(self, stage: Stage) -> Stepper:
         folder = self.config.warehouse / "_state" / stage.name.replace(":", "-") / "manifests"
         return Stepper(
             self._stages.stepped(stage), ManifestStore(folder), self.fence, self._publisher
@@ -261,6 +271,7 @@ class Service:
         self, stage: Stage, topics: tuple[str, ...], headers: bool, stepper: Stepper | None = None
     ) -> StageQuery:
         stepper = stepper or self._restored(stage)
+        stage = self._stages.now(stage)
         if isinstance(stage, JoiningStage | ReturningStage) and stepper.last is None:
             stage.begin = self._broker.ends(topics)
         return start_query(
@@ -370,20 +381,36 @@ class Service:
         """Stop a failed stage until it is due again; the error may be for a person, or once too many."""
         error = self._failed.pop(name, None) or running.query.query.exception()
         running.query.stop()
+        if self._give_up(running, error):
+            return
         if isinstance(error, FrescoError):
             self._error = error
             return
         wait = running.restarts.failed(error)
         if wait is None:
-            self._error = running.restarts.gave_up(name, error)
+            failed = running.restarts.gave_up(name, error)
+            if not self._give_up(running, failed):
+                self._error = failed
             return
         log.warning("stage %s failed and starts again in %g s: %s", name, wait, first_line(error))
+
+    def _give_up(self, running: Running, error: BaseException | None) -> bool:
+        """Suspend the view whose stage cannot go on; False where it is not that view's trouble alone."""
+        instead = None if error is None else self._stages.instead(running.stage, error)
+        if instead is None:
+            return False
+        running.stage, running.restarts = instead, Restarts()
+        running.restarts.failed(error)  # due at once
+        if running.pulse is None:
+            self._give_pulse(instead)
+        return True
 
     def _revive(self, name: str, running: Running) -> None:
         """Start a stage again that has waited for it."""
         try:
             self._broker.reach(running.topics)
             running.query = self._query(running.stage, running.topics, running.headers)
+            running.stage = self._stages.now(running.stage)
         except FrescoError as fatal:
             self._error = fatal
         except Exception as again:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,9 @@ from streaming.runtime.riding import RidingStage
 from streaming.runtime.step import Stage
 from streaming.runtime.viewchanges import refused_routing
 from streaming.runtime.viewstates import suspended_views
+from streaming.runtime.whose import of_its_view
+
+log = logging.getLogger("fresco")
 
 ManagerStage = ViewStage | AskingStage | BrokenStage
 """A view manager's."""
@@ -64,11 +68,7 @@ class Stages:
             return
         if self.recovery is None:
             self.recovery = Recovery(members.warehouse, members.requests, members.spec)
-        stopped = {
-            one.spec.view: one
-            for one in self.views
-            if isinstance(one, ViewStage | AskingStage) and one.suspended is not None
-        }
+        stopped = {one.spec.view: one for one in self.views if one.suspended is not None}
         if stopped:  # one that no commit has shown yet leaves, and does not come back
             there = {view.name for view in members.catalog().views}
             stopped = {view: one for view, one in stopped.items() if view in there}
@@ -91,6 +91,27 @@ class Stages:
         stage = self.make(member)
         self.views.append(stage)
         return stage
+
+    def instead(self, stage: Stage, error: BaseException) -> BrokenStage | None:
+        """What takes the place of a view's stage that cannot go on; None of any other stage's.
+
+        Args:
+            error: why; no view's own unless `of_its_view` says so, or it came too often.
+        """
+        if not isinstance(stage, ViewStage | AskingStage):
+            return None
+        own = of_its_view(error, stage.spec.view)
+        found = None if own is None else stage.broken(own)
+        if found is not None:
+            log.error("view %s cannot go on", stage.spec.view, exc_info=error)
+            self.views[self.views.index(stage)] = found
+            if isinstance(stage, AskingStage):
+                stage.close()
+        return found
+
+    def now(self, stage: Stage) -> Stage:
+        """The stage, or what has taken its place."""
+        return next((one for one in self.views if one.name == stage.name), stage)
 
     def leave(self, name: str) -> None:
         """A view manager's stage less; it has stopped."""

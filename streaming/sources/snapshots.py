@@ -19,7 +19,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.errors import FrescoError
 from streaming.sources.attempts import initial, lacking, positions_of
 from streaming.sources.held import Held, HeldFiles
 from streaming.sources.records import BadRecord, Decoded
@@ -116,9 +115,6 @@ class Snapshots:
 
         Returns:
             The work, and the batch without snapshot rows.
-
-        Raises:
-            FrescoError: SOURCE_SNAPSHOT_REPEATED, where the source is configured to have none.
         """
         states = dict(self.state.states)
         held = dict(self.state.held)
@@ -156,10 +152,8 @@ class Snapshots:
     ) -> None:
         """Hold the rows until it is known which are the initial snapshot's."""
         name, state = captured.relation.name, states[captured.source]
-        if not self._sources[captured.source].snapshot:
-            raise _unwanted(captured, rows)
         passing = pc.equal(rows["op"], PASSING)
-        if state.closed:
+        if state.closed or not self._sources[captured.source].snapshot:
             later = pc.or_kleene(passing, pc.greater(rows["position"], state.position))
             again[name] = rows.filter(later)
             return
@@ -307,13 +301,3 @@ def _streamed(decoded: Decoded, logged: Mapping[str, int]) -> dict[str, int]:
         if first is not None:
             found[source] = min(first, found.get(source, first))
     return found
-
-
-def _unwanted(captured: CapturedRelation, rows: pa.Table) -> FrescoError:
-    return FrescoError(
-        "SOURCE_SNAPSHOT_REPEATED",
-        f"a snapshot row of {captured.relation.name}, whose source is configured to have no snapshot",
-        where=f"topic {captured.topic}, partition {rows['partition'][0].as_py()}, "
-        f"offset {rows['offset'][0].as_py()}",
-        todo="set snapshot: true for the source, or snapshot.mode=no_data in its connector",
-    )

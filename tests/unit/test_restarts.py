@@ -56,7 +56,11 @@ class World:
             collect=self._collect,
             recover=lambda: None,
             members=SimpleNamespace(moved=lambda: False),
+            instead=lambda stage, error: self.instead,
+            now=lambda stage: stage,
         )
+        self.instead: Any = None
+        """What takes the place of a stage that cannot go on."""
         for name in (STAGE, OTHER):
             stage: Any = SimpleNamespace(name=name)
             self.service._running[name] = Running(
@@ -169,6 +173,34 @@ def test_an_error_for_a_person_ends_the_service_at_once(tmp_path: Path) -> None:
     coded = FrescoError("STATE_DAMAGED", "a manifest cannot be read")
     world.service._note_failure(OTHER, coded)
     assert world.until(5.0) is coded and not world.tried
+
+
+@pytest.mark.parametrize("coded", [True, False])
+def test_a_view_s_stage_that_cannot_go_on_is_replaced_and_the_service_goes_on(
+    tmp_path: Path, coded: bool
+) -> None:
+    """At an error with a code at once; else when the stage has failed too often."""
+    world = World(tmp_path)
+    world.back = 0.0
+    broken: Any = SimpleNamespace(name=STAGE)
+    if coded:
+        world.instead = broken
+        world.service._note_failure(STAGE, FrescoError("ROWS_DAMAGED", "a file is gone"))
+    else:
+        told: list[str] = []
+
+        def instead(stage: Any, error: Any) -> Any:
+            told.append(getattr(error, "code", ""))
+            return broken if told[-1] == "STAGE_FAILED" else None
+
+        world.service._stages.instead = instead  # type: ignore[method-assign]
+        world.service._note_failure(STAGE, OSError("its disk"))
+        for _ in range(len(WAITS)):
+            assert world.until(world.now + 62.0) is None
+            world.service._note_failure(STAGE, OSError("its disk"))
+    assert world.until(world.now + 5.0) is None
+    running = world.service._running[STAGE]
+    assert running.stage is broken and not running.restarts.waits, "it runs in its place"
 
 
 def test_a_stop_does_not_wait_for_a_stage_that_waits(tmp_path: Path) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from streaming.errors import FrescoError
 from tests.intakeworld import insert, make, net, row, snapshot_of, spoiled
+from tests.retakenworld import Source
 from tests.sourcelog import Record, SourceLog, Topics
 
 
@@ -97,15 +95,17 @@ def test_a_row_of_the_closed_snapshot_that_comes_again_is_a_repeat() -> None:
     assert intake.snapshot() == before
 
 
-def test_snapshot_rows_of_a_source_without_one_are_refused_with_their_place() -> None:
-    log, topics, intake = SourceLog("north"), Topics(), make(snapshot=False)
-    intake.step(topics.batch([]), 0)
-    before = intake.snapshot()
-    with pytest.raises(FrescoError) as refused:
-        intake.step(topics.batch([log.row("account", "r", None, row(0))]), 0)
-    assert refused.value.code == "SOURCE_SNAPSHOT_REPEATED"
-    assert refused.value.where == "topic north.public.account, partition 0, offset 0"
-    assert intake.snapshot() == before
+def test_a_snapshot_of_a_source_configured_without_one_is_one_that_is_taken_later() -> None:
+    """It must not end the service: its relation is filled when it is complete, under one number."""
+    source = Source(begun=False, snapshot=False)
+    source.step(source.commit(insert("account", 7, "x"), insert("entry", 1)))
+    source.step(source.again(account=[row(0), row(7, "x"), row(8, "y")]))
+    assert source.has("account") == [(7, "x")]
+    source.step(source.later(insert("entry", 2)))
+    result = source.step(source.later(insert("entry", 3)))
+    assert any("SOURCE_SNAPSHOT_DIFFERS" in one for one in result.notices)
+    assert source.has("account") == [(0, "a"), (7, "x"), (8, "y")]
+    assert source.has("entry") == [(1, "a"), (2, "a"), (3, "a")]
 
 
 def test_the_first_whole_snapshot_is_the_initial_one_when_topics_hold_later_ones() -> None:

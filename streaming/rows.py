@@ -13,6 +13,7 @@ import binascii
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,11 +37,29 @@ def pack(table: pa.Table, stage: Stage) -> Rows:
 def staged(table: pa.Table, stage: Stage) -> Rows:
     """A reference to the table as a file, however small it is."""
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
+    write_parquet(table, sink, "zstd")
     content = sink.getvalue().to_pybytes()
     return Rows(
         rows=table.num_rows, path=stage(content), sha256=hashlib.sha256(content).hexdigest()
     )
+
+
+def write_parquet(table: pa.Table, where: Any, compression: str = "snappy") -> None:
+    """Write a file that any reader may filter: no statistics of columns that can hold NaN.
+
+    Arrow leaves NaN out of a column's minimum and maximum, as the format demands. For Spark and DuckDB it
+    is the greatest number, and both skip a row group by its maximum: `d > 5` loses its NaN.
+
+    Args:
+        where: a path or a stream.
+    """
+    counted = [field.name for field in table.schema if not _holds_floats(field.type)]
+    pq.write_table(table, where, compression=compression, write_statistics=counted)
+
+
+def _holds_floats(type_: pa.DataType) -> bool:
+    inner = [type_.field(i).type for i in range(type_.num_fields)]
+    return pa.types.is_floating(type_) or any(map(_holds_floats, inner))
 
 
 def _stream(table: pa.Table) -> bytes:

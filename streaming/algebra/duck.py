@@ -26,6 +26,7 @@ from streaming.algebra.leafdelta import (
     short_sql,
     truncate_sql,
 )
+from streaming.algebra.offered import ALL
 from streaming.algebra.totals import Step
 from streaming.algebra.tree import MULTIPLICITY, NUMBER, Aggregate, Tree
 
@@ -180,7 +181,7 @@ def source_sql(
             table = f"input{k}"
             db.register(table, rows)
         within = f"{NUMBER} BETWEEN {batch.first} AND {batch.last}"
-        parts.append(f"SELECT {columns} FROM {table} WHERE {within}")
+        parts.append(f"(SELECT {columns} FROM {table} WHERE {within} {ALL})")
     return leaf_sql(leaf, f"({' UNION ALL '.join(parts)})", "duckdb")
 
 

@@ -19,6 +19,7 @@ from streaming.algebra.duck import SMALL_BATCH, VALUE_ERRORS
 from streaming.algebra.evaluator import arithmetic
 from streaming.algebra.failure import computes
 from streaming.algebra.numbered import Numbered, NumberedBags
+from streaming.algebra.offered import offering
 from streaming.algebra.operators import Positions
 from streaming.algebra.signed import Signed
 from streaming.algebra.signedsql import counted_relations, is_net, net_query, signed_sql
@@ -249,15 +250,11 @@ class DuckOperators:
         """The rows of a query over named tables."""
         small = sum(table.num_rows for table in tables.values()) < SMALL_BATCH
         self._use_threads(1 if small else self._threads)
-        for name, table in tables.items():
-            self.db.register(name, table)
-        try:
-            return self.db.execute(query).to_arrow_table().cast(schema)
-        except VALUE_ERRORS as error:
-            raise arithmetic(str(error).splitlines()[0], None) from error
-        finally:
-            for name in tables:
-                self.db.unregister(name)
+        with offering(self.db, tables):
+            try:
+                return self.db.execute(query).to_arrow_table().cast(schema)
+            except VALUE_ERRORS as error:
+                raise arithmetic(str(error).splitlines()[0], None) from error
 
     def _use_threads(self, threads: int) -> None:
         if threads != self._in_use:

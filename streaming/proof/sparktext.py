@@ -17,7 +17,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
@@ -25,6 +24,7 @@ from pyspark.sql.functions import lit
 from streaming.algebra.tree import Column, Relation, Schema
 from streaming.algebra.types import arrow_type
 from streaming.errors import FrescoError
+from streaming.rows import write_parquet
 
 ALL_TIMES = "__fresco_all_times"
 AT = "__fresco_at"
@@ -71,7 +71,7 @@ class SparkText:
         whole = pa.schema([*zip(names, kinds, strict=True), ("f", pa.int64()), ("u", pa.int64())])
         file = self._folder / f"r{len(self._tables)}"
         file.mkdir()
-        pq.write_table(rows.rename_columns(whole.names).cast(whole), file / "rows.parquet")
+        write_parquet(rows.rename_columns(whole.names).cast(whole), file / "rows.parquet")
         types = ", ".join(
             f"{name} {one.type}" for name, one in zip(names, relation.schema, strict=True)
         )

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from streaming.messages import Control, Rel, Rows, Updates
 from streaming.metrics import Metrics
-from streaming.rows import pack, unpack
+from streaming.rows import pack, unpack, write_parquet
 from streaming.runtime import incomplete
 from streaming.runtime.grouping import SpanWatch
 from streaming.runtime.heartbeat import Stall
@@ -309,7 +309,7 @@ class IntegratorStage:
 
     def _hold(self, rows: pa.Table) -> str:
         sink = pa.BufferOutputStream()
-        pq.write_table(rows, sink)
+        write_parquet(rows, sink)
         return self._held.keeper(0)(sink.getvalue().to_pybytes())
 
     def _load(self, path: str, columns: Sequence[str]) -> pa.Table:

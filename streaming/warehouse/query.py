@@ -13,6 +13,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
+from streaming.algebra.offered import offer
 from streaming.errors import FrescoError
 from streaming.warehouse.names import distinct_names
 
@@ -49,7 +50,7 @@ def run(statement: str, registered: Mapping[str, pa.Table]) -> pa.Table:
         with duckdb.connect() as connection:
             for name, table in registered.items():
                 distinct = table.rename_columns(list(distinct_names(table.column_names)))
-                connection.register(name, distinct)
+                offer(connection, name, distinct)
             for setting in (
                 "SET TimeZone = 'UTC'",
                 "SET python_enable_replacements = false",

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from streaming.rows import write_parquet
 from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.files import Place
 from streaming.warehouse.state import StateChange
@@ -78,7 +78,7 @@ def _stage(
     relative = f"{_STAGING}/merge-{epoch.group}-{epoch.epoch}.parquet"
     warehouse.filesystem.create_dir(warehouse.path(_STAGING), recursive=True)
     with warehouse.filesystem.open_output_stream(warehouse.path(relative)) as stream:
-        pq.write_table(rows, stream, compression="snappy")
+        write_parquet(rows, stream)
     return relative
 
 

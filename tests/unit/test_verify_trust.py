@@ -103,7 +103,7 @@ def test_a_retraction_without_its_row_is_told_beside_a_truncate_at_every_number(
         for number, row in (
             (1, (8, None, None)),
             (4, (1, None, None)),
-            (5, (5, "-1199-02-15 14:13:20", "-0221-09-04")),
+            (5, (5, "-1199-02-15 14:13:20+00:00", "-0221-09-04")),
         )
     ]
 

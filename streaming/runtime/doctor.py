@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,8 @@ from streaming.runtime.origins import Origins
 from streaming.runtime.plan import Pipeline, plan_pipeline
 from streaming.runtime.session import versions
 from streaming.runtime.surroundings import examined_sources, examined_topics
-from streaming.sources.checked import Checked, failed
+from streaming.sources import connectsettings, mysqlcheck, origin, published, topics
+from streaming.sources.checked import Checked, Rule, failed
 from streaming.sources.deltainstall import check
 from streaming.sources.deltatables import delta_table_of
 from streaming.sources.mysqlcheck import check_rights, check_server
@@ -25,6 +26,44 @@ _KNOWN_LOSS = (
     "Debezium up to 3.6 may lose the rest of a multi-row insert or COPY when it restarts inside it; "
     "`fresco verify --source` finds it"
 )
+
+
+LOOKS = {
+    "configuration": "the configuration can be read",
+    "java": "the Java that Spark is started with",
+    "libraries": "versions of Spark, Delta, DuckDB and others",
+    "sources and views": "tables and views can be planned, and the logs hold whole rows",
+    "kafka": "the brokers answer",
+    "captured topics": "the captured topics exist",
+    "the pipeline's topics": "how many of the pipeline's own topics exist",
+    "delta tables": "triggers and delta tables of isolated views are whole",
+    "connector versions": "what is known of the connector's versions",
+    "connector settings": "warns where nobody has looked at a connector's settings",
+}
+"""What only `doctor` looks at."""
+GROUPS: tuple[tuple[str, Sequence[Rule]], ...] = (
+    ("Kafka's topics", topics.RULES),
+    ("PostgreSQL's tables and publications", published.RULES),
+    ("PostgreSQL's server, against the last start", origin.RULES),
+    ("MariaDB and MySQL", mysqlcheck.RULES),
+    ("Kafka Connect, where `sources.S.connect` names its worker", connectsettings.RULES),
+)
+"""What starts look at, too: one list of all that is refused or warned of."""
+_LEVELS = {"wrong": "refused", "warning": "warned of", "either": "refused or warned of"}
+
+
+def listed() -> str:
+    """All checks, as docs/doctor.md shows them."""
+    lines = ["## Whether anything can run", "", "| check | what |", "|---|---|"]
+    lines += [f"| {check} | {what} |" for check, what in LOOKS.items()]
+    for title, rules in GROUPS:
+        lines += ["", f"## {title}", "", "| code | at a start | what |", "|---|---|---|"]
+        lines += [f"| `{one.code}` | {_LEVELS[one.level]} | {one.means} |" for one in rules]
+        if rules is mysqlcheck.RULES:
+            lines += ["", mysqlcheck.variables_table().rstrip()]
+        if rules is connectsettings.RULES:
+            lines += ["", connectsettings.settings_table().rstrip()]
+    return "\n".join(lines) + "\n"
 
 
 def examine(path: Path) -> list[Checked]:
@@ -125,10 +164,10 @@ def _kafka(config: Config, pipeline: Pipeline) -> Iterator[Checked]:
     yield _checked("kafka", connect)
     if not brokers:
         return
-    topics = brokers[0].topics()
+    there = brokers[0].topics()
     found = list(examined_topics(pipeline, brokers[0]))
     brokers[0].close()
-    missing = sorted(pipeline.source_topics - topics)
+    missing = sorted(pipeline.source_topics - there)
     if missing and not config.kafka.create_source_topics:
         yield Checked(
             "captured topics",
@@ -140,9 +179,9 @@ def _kafka(config: Config, pipeline: Pipeline) -> Iterator[Checked]:
         yield Checked("captured topics", "ok", f"{len(pipeline.source_topics)} topics")
     yield from found
     own = {name for group in pipeline.groups for name in Topics(config.pipeline).of_group(group)}
-    there = len(own & topics)
+    made = len(own & there)
     yield Checked(
         "the pipeline's topics",
         "ok",
-        f"{there} of {len(own)} exist; the rest is made at the first start",
+        f"{made} of {len(own)} exist; the rest is made at the first start",
     )

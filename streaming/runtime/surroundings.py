@@ -16,7 +16,13 @@ from streaming.runtime.kafka import Broker
 from streaming.runtime.plan import Pipeline
 from streaming.sourceconfig import Source
 from streaming.sources.checked import Checked, failed, warn
-from streaming.sources.connectsettings import Wanted, check_connector
+from streaming.sources.connectsettings import (
+    HAS_FAILED,
+    NO_CONNECTOR,
+    NO_WORKER,
+    Wanted,
+    check_connector,
+)
 from streaming.sources.mysqlcheck import check_server
 from streaming.sources.published import check_published
 from streaming.sources.schema import CapturedSource
@@ -45,13 +51,12 @@ def examined_connector(address: str, wanted: Wanted) -> tuple[list[Checked], str
         }
     except (OSError, ValueError, HTTPException, AttributeError, KeyError, TypeError) as error:
         says = f"Kafka Connect does not tell its connectors: {type(error).__name__}"
-        code = "SOURCE_CONNECT_UNREACHABLE"
-        return [Checked(check, "warning", says, f"see sources.{wanted.source}.connect", code)], None
+        return [NO_WORKER.found(check, says, f"see sources.{wanted.source}.connect")], None
     if not mine:
         # Nothing comes without one, so nothing is lost: it may be about to be made.
         says = f"no connector there has topic.prefix={wanted.prefix}"
         todo = f"create it, or set sources.{wanted.source}.prefix or .connect"
-        return [Checked(check, "warning", says, todo, "SOURCE_CONNECTOR_MISSING")], None
+        return [NO_CONNECTOR.found(check, says, todo)], None
     found: list[Checked] = []
     for name, one in mine.items():
         found += check_connector(name, one["info"]["config"], wanted)
@@ -59,8 +64,7 @@ def examined_connector(address: str, wanted: Wanted) -> tuple[list[Checked], str
         parts = [status.get("connector") or {}, *status.get("tasks", ())]
         if any(part.get("state") == "FAILED" for part in parts):
             todo = "read its trace in the worker's log, remove the cause and restart it"
-            code = "SOURCE_CONNECTOR_FAILED"
-            found.append(Checked(check, "warning", f"{name} has failed: nothing comes", todo, code))
+            found.append(HAS_FAILED.found(check, f"{name} has failed: nothing comes", todo))
     options = next(iter(mine.values()))["info"]["config"]
     reads = options.get("plugin.name") == "pgoutput"
     return found, options.get("publication.name", "dbz_publication") if reads else None

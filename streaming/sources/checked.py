@@ -43,20 +43,23 @@ class Checked:
 
 @dataclass(frozen=True)
 class Rule:
-    """What may be found of a kind of surroundings, as the documentation lists it.
+    """What may be found of a pipeline's surroundings, as docs/doctor.md lists it.
 
     Attributes:
-        level: "wrong" is refused at a start, "warning" is said there.
+        level: "wrong" is refused at a start, "warning" is said there, "either" depends on what is known.
         means: what it is, in a few words.
     """
 
     code: str
-    level: Literal["warning", "wrong"]
+    level: Literal["warning", "wrong", "either"]
     means: str
 
-    def found(self, check: str, says: str, todo: str, *, wrong: bool = False) -> Checked:
-        """It was found; `wrong` where it is known to be so and not only doubtful."""
-        return Checked(check, "wrong" if wrong else self.level, says, todo, self.code)
+    def found(
+        self, check: str, says: str, todo: str, level: Literal["warning", "wrong", ""] = ""
+    ) -> Checked:
+        """It was found; `level` where either is possible."""
+        chosen = level or ("wrong" if self.level == "either" else self.level)
+        return Checked(check, chosen, says, todo, self.code)
 
 
 def warn(found: Iterable[Checked]) -> None:

@@ -1,6 +1,6 @@
 """Settings of a Debezium connector and its converter that decide which events come and what they mean.
 
-One list: `fresco doctor` and each start judge a connector by it, and docs/operations.md shows it. A
+One list: `fresco doctor` and each start judge a connector by it, and docs/doctor.md shows it. A
 setting that is not in it may have any value: the events say the same. What is left out needs no entry:
 with `tombstones.on.delete`, `schemas.enable` and `message.key.columns` either form is read, and columns
 whose types `interval.handling.mode` and `hstore.handling.mode` are about are in no view.
@@ -12,9 +12,24 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from streaming.sources.checked import Checked
+from streaming.sources.checked import Checked, Rule
 
 Config = Mapping[str, str]
+WRONG_SETTING = Rule(
+    "SOURCE_CONNECTOR_SETTING",
+    "wrong",
+    "a setting of the connector or its converter, of those below",
+)
+NO_CONNECTOR = Rule(
+    "SOURCE_CONNECTOR_MISSING",
+    "warning",
+    "no connector of the worker has the source's `topic.prefix`",
+)
+HAS_FAILED = Rule(
+    "SOURCE_CONNECTOR_FAILED", "warning", "the connector, or a task of it, has failed"
+)
+NO_WORKER = Rule("SOURCE_CONNECT_UNREACHABLE", "warning", "the worker does not tell its connectors")
+RULES = (WRONG_SETTING, NO_CONNECTOR, HAS_FAILED, NO_WORKER)
 
 
 @dataclass(frozen=True)
@@ -260,17 +275,15 @@ def _wrong(check: str, setting: Setting, there: bool, wanted: Wanted) -> Checked
     if not value:
         todo = f"take {setting.name} out of the connector's configuration, or what is captured out of it"
     how = "" if there else " (not set, which means its default)"
-    return Checked(
+    return WRONG_SETTING.found(
         check,
-        "wrong",
         f"{setting.name}{how}: {setting.loses}",
         f"{todo}; what has been sent so far stays as it is: take a new snapshot where it matters",
-        "SOURCE_CONNECTOR_SETTING",
     )
 
 
 def settings_table() -> str:
-    """The list as docs/operations.md shows it."""
+    """The list as docs/doctor.md shows it."""
     lines = ["| setting | right | with another value |", "|---|---|---|"]
     words = {
         "{decimals}": "as `sources.S.decimals`",

@@ -1,7 +1,7 @@
 """What a MariaDB or MySQL and its captured tables must be like for the log to hold every change of them.
 
-One list: `fresco doctor`, each start and `fresco capture` judge a server by it, and docs/operations.md
-shows it. A row's old version is in the log in full under binlog_format=ROW with binlog_row_image=FULL
+One list: `fresco doctor`, each start and `fresco capture` judge a server by it, and docs/doctor.md shows
+it. A row's old version is in the log in full under binlog_format=ROW with binlog_row_image=FULL
 only, and binlog_row_metadata=FULL puts each table's column names and types beside its rows, so that they
 are read right whatever the table has become since (DESIGN 6). A setting or an option that is not in the
 list may be as it likes: checksums and compression of MariaDB's log, time zones, letter case of names,
@@ -223,6 +223,27 @@ def _server_checks(check: str, server: Server, tables: Sequence[Table]) -> Itera
         )
 
 
+def variables_table() -> str:
+    """`SETTINGS` as docs/doctor.md shows them."""
+    lines = ["| setting | right | otherwise | code |", "|---|---|---|---|"]
+    for one in SETTINGS:
+        how = " (at the server's start)" if one.restart else ""
+        value = f"`{one.make}`" if one.make else "empty"
+        right = _RIGHT.get(one.name, value)
+        lines.append(f"| `{one.name}`{how} | {right} | {one.otherwise} | `{one.rule.code}` |")
+    return "\n".join(lines) + "\n"
+
+
+_RIGHT = {
+    "log_bin": "set",
+    "log_slave_updates": "`ON` on a replica or in a cluster",
+    "log_replica_updates": "`ON` on a replica",
+    "system_versioning_asof": "`DEFAULT` where a table with system versioning is captured",
+    "binlog_expire_logs_seconds": "0, or a day at least",
+}
+"""Where more than one value is right."""
+
+
 # Captured tables ----------------------------------------------------------------------------------
 
 NO_TABLE = Rule(
@@ -241,7 +262,7 @@ BY_TRANSACTION = Rule(
 )
 VERSIONED = Rule(
     "SOURCE_VERSIONED",
-    "warning",
+    "either",
     "system versioning under another capture than `fresco capture --source S`: the log has past rows"
     " beside the present ones, and Debezium gives out both",
 )
@@ -302,7 +323,7 @@ def _table_checks(check: str, server: Server, table: Table, ours: bool | None) -
             f"{table.text} has system versioning: the log has its past rows, too",
             "let `fresco capture --source S` capture it, which gives out present rows only, or take"
             f" it away: ALTER TABLE {table.quoted} DROP SYSTEM VERSIONING;",
-            wrong=ours is False,
+            "wrong" if ours is False else "warning",
         )
     mend = f"ALTER TABLE {table.quoted} ENGINE = InnoDB; {_AGAIN}"
     if table.engine in _IN_THE_LOG:

@@ -11,13 +11,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streaming.errors import FrescoError
-from streaming.sources.checked import Checked
+from streaming.sources.checked import Checked, Rule
 
 WAY_ON = (
     "its commits cannot be put in order with those before: give the connector another topic.prefix, so"
     " that it takes a snapshot into new topics, set sources.S.prefix to it, and begin with an empty"
     " warehouse under another pipeline name; the old warehouse stays readable"
 )
+
+POSITIONS_BACK = Rule(
+    "SOURCE_POSITIONS_BACK",
+    "wrong",
+    "a log that is below what has been taken: another server, or one that was restored",
+)
+ANOTHER_SERVER = Rule(
+    "SOURCE_ANOTHER_SERVER",
+    "warning",
+    "another server than at the last start, by its system identifier",
+)
+TIMELINE = Rule(
+    "SOURCE_TIMELINE", "warning", "another timeline: a standby took over, or a backup came back"
+)
+RULES = (POSITIONS_BACK, ANOTHER_SERVER, TIMELINE)
 
 
 @dataclass(frozen=True)
@@ -43,32 +58,26 @@ def check_origin(source: str, now: Origin, kept: Origin | None, last: int) -> Ch
     """
     check = f"server of {source}"
     if now.position is not None and now.position < last:
-        return Checked(
+        return POSITIONS_BACK.found(
             check,
-            "wrong",
             f"its log is at {now.position}, and transactions up to {last} have been taken: it is"
             " another server, or one that was restored",
             WAY_ON,
-            "SOURCE_POSITIONS_BACK",
         )
     if kept is not None and kept.system != now.system:
-        return Checked(
+        return ANOTHER_SERVER.found(
             check,
-            "warning",
             f"it is another server than at the last start (system {kept.system}, now {now.system})",
             "let the connector take a new snapshot: what was changed between the two is in no log;"
             " then `fresco verify --source`",
-            "SOURCE_ANOTHER_SERVER",
         )
     known = kept is not None and None not in (kept.timeline, now.timeline)
     if kept is not None and known and kept.timeline != now.timeline:
-        return Checked(
+        return TIMELINE.found(
             check,
-            "warning",
             f"its log is on timeline {now.timeline}, at the last start on {kept.timeline}: a"
             " standby took over, or a backup was restored, and may lack the last commits",
             "`fresco verify --source` finds a difference, a new snapshot mends it",
-            "SOURCE_TIMELINE",
         )
     return Checked(check, "ok", f"system {now.system}")
 
@@ -76,7 +85,7 @@ def check_origin(source: str, now: Origin, kept: Origin | None, last: int) -> Ch
 def went_back(source: str, position: int, last: int) -> FrescoError:
     """The error of an END that is below the last one seen and was committed later."""
     return FrescoError(
-        "SOURCE_POSITIONS_BACK",
+        POSITIONS_BACK.code,
         f"the log of source {source} goes on at {position}, below {last}, with later commits: another"
         " server, or one that was restored, writes under its prefix",
         where=f"source {source}",

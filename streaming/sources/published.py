@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from streaming.sources.checked import Checked
+from streaming.sources.checked import Checked, Rule
 from streaming.sources.postgres import char, connected, split_name
 
 Named = tuple[str, str]
@@ -62,6 +62,53 @@ ORDER BY 1, 2
 """
 OPERATIONS = ("insert", "update", "delete", "truncate")
 _AGAIN = "then let the connector take a new snapshot: what has changed until then is lost to it"
+
+REPLICA_IDENTITY = Rule(
+    "SOURCE_REPLICA_IDENTITY",
+    "wrong",
+    "a table, or partition, without REPLICA IDENTITY FULL: the log lacks rows' old values",
+)
+TABLE_KIND = Rule(
+    "SOURCE_TABLE_KIND", "wrong", "a view, a sequence or the like has no rows in the log"
+)
+INHERITED = Rule(
+    "SOURCE_INHERITED",
+    "wrong",
+    "tables inherit from the captured one: a snapshot of it holds their rows, the log has them under"
+    " their own names",
+)
+FOREIGN = Rule(
+    "SOURCE_FOREIGN", "wrong", "a foreign table, or partition: its changes are in no log here"
+)
+UNLOGGED = Rule(
+    "SOURCE_UNLOGGED",
+    "wrong",
+    "an unlogged table, or partition: a snapshot holds its rows, the log has none",
+)
+PARTITIONS = Rule(
+    "SOURCE_PARTITIONS",
+    "warning",
+    "a partitioned table: TRUNCATE, ATTACH and DETACH of a partition are in no log",
+)
+ROW_SECURITY = Rule(
+    "SOURCE_ROW_SECURITY",
+    "warning",
+    "row security: a snapshot holds what the connector's user may see, the log has all",
+)
+NOT_PUBLISHED = Rule(
+    "SOURCE_NOT_PUBLISHED",
+    "either",
+    "a table that the connector's publication lacks, or has under another name"
+    " (`publish_via_partition_root`); warned of where there is none yet",
+)
+PUBLICATION = Rule(
+    "SOURCE_PUBLICATION", "wrong", "a publication that leaves out operations, rows or columns"
+)
+RULES = (
+    REPLICA_IDENTITY, TABLE_KIND, INHERITED, FOREIGN, UNLOGGED, PARTITIONS, ROW_SECURITY, NOT_PUBLISHED,
+    PUBLICATION,
+)  # fmt: skip
+"""`postgres` refuses the first two."""
 
 
 @dataclass(frozen=True)
@@ -189,52 +236,42 @@ def _twin(check: str, name: Named, is_table: bool) -> Checked:
 def _kind(check: str, table: Table) -> Iterator[Checked]:
     """What no publication can mend: rows that a snapshot reads and the log does not have."""
     for name, heir in [(_text(one), one) for one in table.heirs]:
-        yield Checked(
+        yield INHERITED.found(
             check,
-            "wrong",
             f"{name} inherits from {table.text}: a snapshot of {table.text} holds its rows, the log has"
             " them under its own name",
             f"{_alter(heir)} NO INHERIT {_quoted(table.name)}; or capture {name} alone",
-            "SOURCE_INHERITED",
         )
     persistence = [(table.name, table.persistence, table.kind)]
     persistence += [((one[0], one[1]), one[3], one[2]) for one in table.parts]
     for one, kept, kind in persistence:
         if kind == "f":
-            yield Checked(
+            yield FOREIGN.found(
                 check,
-                "wrong",
                 f"{_text(one)} is a foreign table: its changes are in no log of this database",
                 f"{_alter(table.name)} DETACH PARTITION {_quoted(one)};"
                 if one != table.name
                 else "capture it where its rows are",
-                "SOURCE_FOREIGN",
             )
         elif kept != "p" and kind == "r":
-            yield Checked(
+            yield UNLOGGED.found(
                 check,
-                "wrong",
                 f"{_text(one)} is not logged: a snapshot holds its rows, the log has none",
                 f"{_alter(one)} SET LOGGED; {_AGAIN}",
-                "SOURCE_UNLOGGED",
             )
     if table.kind == "p":
-        yield Checked(
+        yield PARTITIONS.found(
             check,
-            "warning",
             f"{table.text} is partitioned: TRUNCATE, ATTACH and DETACH of one partition are in no log",
             "DELETE the rows of a partition before it is detached or truncated, and attach empty"
             " ones; `fresco verify --source` finds a difference, a new snapshot mends it",
-            "SOURCE_PARTITIONS",
         )
     if table.secured:
-        yield Checked(
+        yield ROW_SECURITY.found(
             check,
-            "warning",
             f"{table.text} has row security: a snapshot holds what the connector's user may see, the"
             " log has all",
             "let the connector's user bypass it: ALTER ROLE ... BYPASSRLS",
-            "SOURCE_ROW_SECURITY",
         )
 
 
@@ -248,14 +285,13 @@ def _published(
         name = wanted if wanted is not None else "any publication"
         there = wanted is None
         return [
-            Checked(
+            NOT_PUBLISHED.found(
                 check,
-                "warning",
                 f"{table.text} is not in {name}" + ("" if there else ", which does not exist yet"),
                 "a connector with plugin.name=pgoutput makes its publication when it starts; or:"
                 f" CREATE PUBLICATION {_word(wanted or 'dbz_publication')} FOR TABLE"
                 f" {_quoted(table.name)};",
-                "SOURCE_NOT_PUBLISHED",
+                "warning",
             )
         ]
     return min(faults, key=len)
@@ -265,13 +301,11 @@ def _faults(check: str, table: Table, one: Publication) -> Iterator[Checked]:
     name, quoted = _word(one.name), _quoted(table.name)
     if table.name not in one.tables:
         if any(part in one.tables for part in _names(table.parts)):
-            yield Checked(
+            yield NOT_PUBLISHED.found(
                 check,
-                "wrong",
                 f"{one.name} publishes the partitions of {table.text} under their own names: nothing"
                 f" comes as {table.text} but its snapshot",
                 f"ALTER PUBLICATION {name} SET (publish_via_partition_root = true); {_AGAIN}",
-                "SOURCE_NOT_PUBLISHED",
             )
             return
         root = next((above for above in table.above if above in one.tables), None)
@@ -281,27 +315,23 @@ def _faults(check: str, table: Table, one: Publication) -> Iterator[Checked]:
             says = f"{one.name} publishes the rows of {table.text} as those of {_text(root)}"
             mend = f"ALTER PUBLICATION {name} SET (publish_via_partition_root = false); {_AGAIN};"
             mend += f" or capture {_text(root)}"
-        yield Checked(check, "wrong", says, mend, "SOURCE_NOT_PUBLISHED")
+        yield NOT_PUBLISHED.found(check, says, mend)
         return
     if one.left_out:
-        yield Checked(
+        yield PUBLICATION.found(
             check,
-            "wrong",
             f"{one.name} does not publish {', '.join(one.left_out)}",
             f"ALTER PUBLICATION {name} SET (publish = '{', '.join(OPERATIONS)}'); {_AGAIN}",
-            "SOURCE_PUBLICATION",
         )
     columns, filtered = one.tables[table.name]
     lacking = sorted(table.columns - columns) if columns is not None else []
     if lacking or filtered:
         what = f"the columns {', '.join(lacking)}" if lacking else "the rows that its filter drops"
-        yield Checked(
+        yield PUBLICATION.found(
             check,
-            "wrong",
             f"{one.name} leaves out of {table.text} {what}",
             f"ALTER PUBLICATION {name} DROP TABLE {quoted}; ALTER PUBLICATION {name} ADD TABLE"
             f" {quoted}; {_AGAIN}",
-            "SOURCE_PUBLICATION",
         )
 
 

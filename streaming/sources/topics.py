@@ -11,11 +11,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streaming.errors import FrescoError
-from streaming.sources.checked import Checked
+from streaming.sources.checked import Checked, Rule
 from streaming.sources.schema import CapturedRelation, CapturedSource
 
 WEEK_MS = 7 * 86_400_000
 """A service may be away so long, by Kafka's own default, before events it needs are deleted."""
+
+SEVERAL_PARTITIONS = Rule(
+    "KAFKA_PARTITIONS",
+    "wrong",
+    "a topic whose order means something (`<prefix>.transaction`, the notifications) with more than one"
+    " partition; rows may lie in any",
+)
+COMPACTED = Rule(
+    "KAFKA_COMPACTED", "wrong", "a topic that Kafka compacts: all but a key's last event goes"
+)
+RETENTION = Rule(
+    "KAFKA_RETENTION", "warning", "a topic that keeps events for less than a week, or by its size"
+)
+CLASH = Rule(
+    "SOURCE_TOPIC_CLASH", "wrong", 'two tables with one topic, as `"a b"` and `a_b`, or two sources'
+)
+RULES = (SEVERAL_PARTITIONS, COMPACTED, RETENTION, CLASH)
 
 
 @dataclass(frozen=True)
@@ -51,7 +68,7 @@ def check_names(sources: Sequence[CapturedSource], relations: Sequence[CapturedR
     for topic, owner in (*of_sources, *of_tables):
         if topic in owners:
             raise FrescoError(
-                "SOURCE_TOPIC_CLASH",
+                CLASH.code,
                 f"{owners[topic]} and {owner} have one topic, {topic}: a connector writes '_' for"
                 " each character of a name that Kafka does not allow",
                 where=f"topic {topic}",
@@ -82,44 +99,36 @@ def check_topics(
 
 def several(topic: str, partitions: int) -> Checked:
     """An ordered topic of more than one partition."""
-    return Checked(
+    return SEVERAL_PARTITIONS.found(
         f"topic {topic}",
-        "wrong",
         f"has {partitions} partitions, and its records mean something by their order alone:"
         " transactions would be taken for repeats and lost",
         "a topic's partitions cannot become fewer: stop the connector, delete its topics, make this"
         f" one with `kafka-topics.sh --create --partitions 1 --topic {topic}`, let the connector take"
         " its snapshot anew (delete its offsets and its slot), and begin with an empty warehouse;"
         " set topic.creation.default.partitions=1 in the connector",
-        "KAFKA_PARTITIONS",
     )
 
 
 def _kept(topic: str, settings: Mapping[str, str]) -> Iterator[Checked]:
     alter = f"kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config"
     if "compact" in settings.get("cleanup.policy", ""):
-        yield Checked(
+        yield COMPACTED.found(
             f"topic {topic}",
-            "wrong",
             "is compacted: Kafka deletes all but the last event of a key",
             f"{alter} cleanup.policy=delete; where events are gone already, let the connector take a"
             " new snapshot",
-            "KAFKA_COMPACTED",
         )
     if 0 < (kept := int(settings.get("retention.ms", "-1"))) < WEEK_MS:
-        yield Checked(
+        yield RETENTION.found(
             f"topic {topic}",
-            "warning",
             f"keeps events for {kept / 3_600_000:g} hours: a service that is away for longer cannot"
             " go on",
             f"{alter} retention.ms={WEEK_MS}",
-            "KAFKA_RETENTION",
         )
     if int(settings.get("retention.bytes", "-1")) > 0:
-        yield Checked(
+        yield RETENTION.found(
             f"topic {topic}",
-            "warning",
             f"keeps {settings['retention.bytes']} bytes of each partition, read or not",
             f"{alter} retention.bytes=-1",
-            "KAFKA_RETENTION",
         )

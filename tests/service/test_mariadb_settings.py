@@ -51,13 +51,22 @@ def found(server: Mariadb, *tables: str, ours: bool | None = True) -> list[Check
 
 
 MADE = {
-    "binlog_format": "SET GLOBAL binlog_format = MIXED",
-    "binlog_row_image": "SET GLOBAL binlog_row_image = NOBLOB",
-    "binlog_row_metadata": "SET GLOBAL binlog_row_metadata = MINIMAL",
-    "system_versioning_asof": "SET GLOBAL system_versioning_asof = '2020-01-01 00:00:00'",
-    "binlog_expire_logs_seconds": "SET GLOBAL binlog_expire_logs_seconds = 3600",
-    "sync_binlog": "SET GLOBAL sync_binlog = 0",
-    "innodb_flush_log_at_trx_commit": "SET GLOBAL innodb_flush_log_at_trx_commit = 2",
+    "binlog_format": ("SOURCE_ROW_IMAGE", "binlog_format = MIXED"),
+    "binlog_row_image": ("SOURCE_ROW_IMAGE", "binlog_row_image = NOBLOB"),
+    "binlog_row_metadata": ("SOURCE_ROW_IMAGE", "binlog_row_metadata = MINIMAL"),
+    "system_versioning_asof": (
+        "SOURCE_PAST_ROWS",
+        "system_versioning_asof = '2020-01-01 00:00:00'",
+    ),
+    "binlog_expire_logs_seconds": (
+        "SOURCE_LOG_RETENTION",
+        "binlog_expire_logs_seconds = 3600",
+    ),
+    "sync_binlog": ("SOURCE_LOG_DURABILITY", "sync_binlog = 0"),
+    "innodb_flush_log_at_trx_commit": (
+        "SOURCE_LOG_DURABILITY",
+        "innodb_flush_log_at_trx_commit = 2",
+    ),
 }
 AT_START = {"log_bin", "log_slave_updates"}
 OF_OTHERS = {
@@ -81,20 +90,21 @@ def test_every_setting_of_the_list_is_made_wrong_somewhere() -> None:
 def test_a_setting_that_is_wrong_is_named_with_the_statement_that_mends_it(
     server: Mariadb, name: str
 ) -> None:
+    code, wrong = MADE[name]
     (setting,) = (one for one in SETTINGS if one.name == name)
-    server.execute(MADE[name])
+    server.execute(f"SET GLOBAL {wrong}")
     try:
         (one,) = found(server, "shop.t", "shop.v")
     finally:
         server.execute(setting.statement)
-    assert (one.code, one.level) == (setting.rule.code, setting.rule.level)
+    assert (one.code, one.level) == (code, setting.rule.level)
     assert name in one.says and one.todo == setting.statement
     assert [one.level for one in found(server, "shop.t", "shop.v")] == ["ok"]
 
 
 def test_several_are_told_in_one_error(server: Mariadb) -> None:
     names = ("binlog_format", "binlog_row_image")
-    server.execute(*(MADE[name] for name in names))
+    server.execute(*(f"SET GLOBAL {MADE[name][1]}" for name in names))
     try:
         with pytest.raises(FrescoError, match="SOURCE_ROW_IMAGE") as refused:
             require("shop", found(server))

@@ -188,6 +188,26 @@ def test_rows_that_a_snapshot_sees_and_the_log_does_not_are_refused(
     assert not [one for one in published("parent", "fast") if one.bad]
 
 
+def test_a_partition_elsewhere_is_refused_and_row_security_is_warned_of(
+    published: Callable[..., list[Checked]],
+) -> None:
+    via_root = "CREATE PUBLICATION pub FOR TABLE p.plain, p.root WITH (publish_via_partition_root)"
+    published(
+        after=f"""{via_root}; CREATE FOREIGN DATA WRAPPER nowhere;
+        CREATE SERVER far FOREIGN DATA WRAPPER nowhere; ALTER PUBLICATION pub DROP TABLE p.root;
+        CREATE FOREIGN TABLE p.away PARTITION OF p.root FOR VALUES FROM (10) TO (20) SERVER far"""
+    )
+    found = {one.code: one for one in published("root")}
+    assert (
+        found["SOURCE_FOREIGN"].bad and "p.away is a foreign table" in found["SOURCE_FOREIGN"].says
+    )
+    published(after=found["SOURCE_FOREIGN"].todo)
+    assert "SOURCE_FOREIGN" not in {one.code for one in published("root")}
+    published(after="DROP FOREIGN DATA WRAPPER nowhere CASCADE")
+    (secured,) = published("plain", after="ALTER TABLE p.plain ENABLE ROW LEVEL SECURITY")
+    assert (secured.level, secured.code) == ("warning", "SOURCE_ROW_SECURITY")
+
+
 def test_one_right_publication_is_enough_where_the_connector_s_is_not_known(
     published: Callable[..., list[Checked]],
 ) -> None:

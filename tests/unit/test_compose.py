@@ -20,6 +20,9 @@ from streaming.embedded import (
     register,
     stack,
 )
+from streaming.sources.connectsettings import Wanted, check_connector
+from streaming.sources.schema import CapturedSource
+from streaming.sources.topics import TopicFacts, check_topics
 
 ROOT = Path(__file__).parents[2]
 
@@ -118,3 +121,26 @@ def test_a_connector_loses_nothing_by_its_options() -> None:
     assert config["snapshot.mode"] == "no_data"
     assert config["value.converter.schemas.enable"] == "false"
     assert "public.fresco_global" in config["table.include.list"].split(",")
+
+
+def test_the_docker_stack_passes_its_own_doctor(services: dict[str, Any]) -> None:
+    """Its connectors, its topics and who tells of the connectors, without a warning."""
+    for source in description.bank_sources():
+        wanted = Wanted(
+            source.name,
+            source.name,
+            source.notification_topic,
+            source.tables,
+            (),
+            decimals="string",
+        )
+        config = description.connector_config(
+            source, host="postgres", port=5432, user="u", password="${env:P}"
+        )
+        assert [one.level for one in check_connector("c", config, wanted)] == ["ok"]
+        captured = CapturedSource(source.name, source.name)
+        facts = {topic: TopicFacts(1, description.TOPIC_SETTINGS) for topic in source.topics}
+        assert list(check_topics([captured], [], facts)) == []
+    assert services["fresco"]["environment"]["FRESCO_CONNECT"] == "http://connect:8083"
+    bank = yaml.safe_load((ROOT / "conf" / "bank.yaml").read_text())
+    assert all("FRESCO_CONNECT" in one["connect"] for one in bank["sources"].values())

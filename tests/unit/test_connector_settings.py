@@ -22,7 +22,6 @@ from streaming.sources.connectsettings import (
     SETTINGS,
     Wanted,
     check_connector,
-    settings_table,
 )
 from streaming.sources.placeholder import UNAVAILABLE
 
@@ -157,11 +156,6 @@ def test_a_source_without_snapshot_or_transactions_asks_for_neither() -> None:
     spare = replace(WANTED, snapshot=False, metadata=False)
     assert [one.level for one in check_connector("c", config, spare)] == ["ok"]
     assert len([one for one in check_connector("c", config, WANTED) if one.bad]) == 4
-
-
-def test_the_docs_show_the_list() -> None:
-    docs = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
-    assert settings_table() in docs, "put settings_table() into docs/operations.md"
 
 
 # The worker -------------------------------------------------------------------------------------

@@ -104,9 +104,15 @@ NOT_PUBLISHED = Rule(
 PUBLICATION = Rule(
     "SOURCE_PUBLICATION", "wrong", "a publication that leaves out operations, rows or columns"
 )
+TYPE_NAME = Rule(
+    "SOURCE_TYPE_NAME",
+    "wrong",
+    "a user's type, or table, with the name of a built-in type that a captured column has: Debezium knows"
+    " types by their names alone",
+)
 RULES = (
     REPLICA_IDENTITY, TABLE_KIND, INHERITED, FOREIGN, UNLOGGED, PARTITIONS, ROW_SECURITY, NOT_PUBLISHED,
-    PUBLICATION,
+    PUBLICATION, TYPE_NAME,
 )  # fmt: skip
 """`postgres` refuses the first two."""
 
@@ -222,14 +228,12 @@ def _twin(check: str, name: Named, is_table: bool) -> Checked:
     """A type of a user's with the name of a built-in one: Debezium knows types by their names alone."""
     kind = "TABLE" if is_table else "TYPE"
     whose = "table" if is_table else "type"
-    return Checked(
+    return TYPE_NAME.found(
         check,
-        "wrong",
         f"{whose} {_text(name)} has the name of a built-in type, which captured columns have: Debezium"
         " takes one for the other, and their values come as texts or not at all",
         f"ALTER {kind} {_quoted(name)} RENAME TO another name; then restart the connector, and let it"
         " take a new snapshot",
-        "SOURCE_TYPE_NAME",
     )
 
 

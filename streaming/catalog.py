@@ -7,11 +7,13 @@ replaces it when such a step's commit is durable.
 
     {"views": [{"name", "group", "level", "every", "mode", "refresh", "sql",
                 "schema": [{"name", "type"}], "key": [position] or null, "relations": [name],
-                "since": n, "request": k, "column": name}],
-     "relations": [{"name", "schema": [{"name", "type"}], "key": [position]}],
+                "since": n, "request": k, "column": name, "layout": g}],
+     "relations": [{"name", "schema": [{"name", "type", ...}], "key": [position]}],
      "dropped": {name: n}}
 
 `since`, `request` and `column` stand only with views that joined while the pipeline ran (`Joined`).
+A relation's columns are those it has and those it had (`sources.layout`); `layout` is the generation as
+of which a view is planned, where it is not the first.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ from streaming.algebra.lexer import LexicalError, lexemes
 from streaming.algebra.parse import parse
 from streaming.algebra.tree import Column, Relation, Schema
 from streaming.errors import FrescoError
+from streaming.sources.layout import Layout, layout_of
+from streaming.sources.layout import entry_of as layout_entry
 from streaming.views import ViewSpec, load_views, parse_view, parse_view_file
 
 __all__ = [
@@ -72,6 +76,7 @@ class Catalog:
     Attributes:
         joined: of the views that were not there from the beginning.
         dropped: view -> the number after which it left, of those that have; for whoever asks for one.
+        layouts: relation -> all columns that it has had; of the others, those that `relations` says.
     """
 
     views: tuple[ViewSpec, ...]
@@ -79,6 +84,20 @@ class Catalog:
     relations: Mapping[str, Relation]
     joined: Mapping[str, Joined] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
+
+    @property
+    def generation(self) -> int:
+        """Of the newest layout."""
+        return max((one.generation for one in self.layouts.values()), default=0)
+
+    def known(self, generation: int) -> dict[str, Relation]:
+        """What a view may scan that is planned as of a generation: relations, and views as such."""
+        return {
+            **self.relations,
+            **{name: one.as_of(generation) for name, one in self.layouts.items()},
+            **{view.name: view.relation for view in self.views},
+        }
 
     def group_of(self, view: str) -> str:
         """The merge group of a view."""
@@ -89,15 +108,15 @@ class Catalog:
         joins = {**self.joined, view.name: joined}
         if any(one.name == view.name for one in self.views):
             views = tuple(view if one.name == view.name else one for one in self.views)
-            return Catalog(views, self.groups, self.relations, joins, self.dropped)
+            return replace(self, views=views, joined=joins)
         groups = {**self.groups, group: (*self.groups.get(group, ()), view.name)}
         dropped = {name: at for name, at in self.dropped.items() if name != view.name}
-        return Catalog((*self.views, view), groups, self.relations, joins, dropped)
+        views = (*self.views, view)
+        return replace(self, views=views, groups=groups, joined=joins, dropped=dropped)
 
     def with_entry(self, entry: Mapping[str, Any], request: int) -> Catalog:
         """With a view that a request adds, which has not joined yet."""
-        known = {**self.relations, **{view.name: view.relation for view in self.views}}
-        spec = spec_of(entry, known, f"request {request}")
+        spec = spec_of(entry, self.known(entry.get("layout", 0)), f"request {request}")
         return self.with_view(spec, entry["group"], Joined(0, request))
 
     def without_view(self, name: str, after: int | None = None) -> Catalog:
@@ -106,12 +125,12 @@ class Catalog:
         Args:
             after: the number after which it left, where that is known.
         """
-        return Catalog(
-            tuple(view for view in self.views if view.name != name),
-            {group: tuple(v for v in views if v != name) for group, views in self.groups.items()},
-            self.relations,
-            {view: one for view, one in self.joined.items() if view != name},
-            self.dropped if after is None else {**self.dropped, name: after},
+        return replace(
+            self,
+            views=tuple(view for view in self.views if view.name != name),
+            groups={group: tuple(v for v in vs if v != name) for group, vs in self.groups.items()},
+            joined={view: one for view, one in self.joined.items() if view != name},
+            dropped=self.dropped if after is None else {**self.dropped, name: after},
         )
 
 
@@ -120,13 +139,15 @@ def save_catalog(
     views: Sequence[ViewSpec],
     groups: Mapping[str, Iterable[str]],
     relations: Mapping[str, Relation],
+    layouts: Mapping[str, Layout] | None = None,
 ) -> None:
     """Store the catalog at the first start (put-if-absent), compare with it at every other.
 
     Raises:
         FrescoError: CATALOG_VIEWS_CHANGED naming the views that differ, CATALOG_DAMAGED.
     """
-    catalog = Catalog(tuple(views), {g: tuple(v) for g, v in groups.items()}, relations)
+    held = {group: tuple(names) for group, names in groups.items()}
+    catalog = Catalog(tuple(views), held, relations, layouts=layouts or {})
     path = Path(warehouse) / PATH
     if not path.exists() and _put_if_absent(path, _encoded(catalog)):
         return
@@ -167,12 +188,15 @@ def load_catalog(warehouse: Path | str) -> Catalog:
     path = Path(warehouse) / PATH
     try:
         value = json.loads(path.read_bytes())
-        relations = {entry["name"]: _relation(entry) for entry in value["relations"]}
+        layouts = {entry["name"]: layout_of(entry) for entry in value["relations"]}
+        relations = {name: layout.newest for name, layout in layouts.items()}
         known, views = dict(relations), []
         groups: dict[str, list[str]] = {}
         joined = {}
         for entry in value["views"]:
-            spec = spec_of(entry, known, origin=f"{path} ({entry['name']})")
+            as_of = {n: one.as_of(entry.get("layout", 0)) for n, one in layouts.items()}
+            origin = f"{path} ({entry['name']})"
+            spec = spec_of(entry, {**known, **as_of}, origin)
             views.append(spec)
             known[spec.name] = spec.relation
             groups.setdefault(entry["group"], []).append(spec.name)
@@ -186,7 +210,8 @@ def load_catalog(warehouse: Path | str) -> Catalog:
             todo="restore the file from a backup of the warehouse",
         ) from error
     held = {group: tuple(names) for group, names in groups.items()}
-    return Catalog(tuple(views), held, relations, joined, dict(value.get("dropped", {})))
+    dropped = dict(value.get("dropped", {}))
+    return Catalog(tuple(views), held, relations, joined, dropped, layouts)
 
 
 def known_catalog(warehouse: Path) -> Catalog:
@@ -218,6 +243,7 @@ def spec_of(entry: Mapping[str, Any], known: Mapping[str, Relation], origin: str
         schema=_schema(entry["schema"]),
         relations=tuple(entry["relations"]),
         key=None if entry["key"] is None else tuple(entry["key"]),
+        layout=entry.get("layout", 0),
     )
 
 
@@ -277,13 +303,8 @@ def _encoded(catalog: Catalog) -> bytes:
         entry_of(view, group_of[view.name], catalog.joined.get(view.name)) for view in catalog.views
     ]
     relations = [
-        {
-            "name": r.name,
-            "schema": _columns(r.schema),
-            "key": list(r.key),
-            "left_out": list(map(list, r.left_out)),
-        }
-        for r in catalog.relations.values()
+        layout_entry(catalog.layouts.get(name, Layout.of(relation)))
+        for name, relation in catalog.relations.items()
     ]
     value = {"views": views, "relations": relations, "dropped": dict(catalog.dropped)}
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
@@ -303,6 +324,8 @@ def entry_of(view: ViewSpec, group: str, joined: Joined | None = None) -> dict[s
         "key": None if view.key is None else list(view.key),
         "relations": list(view.relations),
     }
+    if view.layout:
+        entry["layout"] = view.layout
     return entry if joined is None else {**entry, **asdict(joined)}
 
 
@@ -312,11 +335,6 @@ def _columns(schema: Schema) -> list[dict[str, str]]:
 
 def _schema(columns: Iterable[Mapping[str, str]]) -> Schema:
     return tuple(Column(column["name"], column["type"]) for column in columns)
-
-
-def _relation(entry: Mapping[str, Any]) -> Relation:
-    left_out = tuple((str(name), str(type_)) for name, type_ in entry.get("left_out", ()))
-    return Relation(entry["name"], _schema(entry["schema"]), tuple(entry["key"]), left_out)
 
 
 def _put_if_absent(path: Path, value: bytes) -> bool:

@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from streaming.algebra.tree import MULTIPLICITY, NUMBER, Relation, Schema
 from streaming.errors import FrescoError
+from streaming.sources.layout import Layout
 from streaming.warehouse import query, snapshot
 from streaming.warehouse.asof import At, standing_still, state_at
 from streaming.warehouse.changelog import read_changes, within
@@ -93,6 +94,10 @@ class Warehouse:
         """The captured relations, sorted by name."""
         found = self._catalog.relations
         return [found[name] for name in sorted(found)]
+
+    def layouts(self) -> Mapping[str, Layout]:
+        """All columns that the captured relations have had, by relation."""
+        return self._catalog.layouts
 
     def groups(self) -> list[str]:
         """Names of the merge groups, sorted."""

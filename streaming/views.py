@@ -7,7 +7,7 @@ folder, which are then its parents; parents come first in what is loaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlglot import tokenize
@@ -38,6 +38,7 @@ class ViewSpec:
         key: output positions that identify a row; () when there is at most one row; None when none
             can be derived, and equal rows are told apart by their count only.
         location: the file, "" for one from the stored catalog.
+        layout: the generation of the relations' columns that it is planned as of (`sources.layout`).
     """
 
     name: str
@@ -51,6 +52,7 @@ class ViewSpec:
     relations: tuple[str, ...]
     key: tuple[int, ...] | None
     location: str = ""
+    layout: int = 0
 
     @property
     def relation(self) -> Relation:
@@ -122,8 +124,15 @@ Instead = Callable[[Header, FrescoError], ViewSpec | None]
 """What to take in place of a view whose file does not fit the relations; None to refuse it."""
 
 
+AsOf = Callable[[Header], tuple[int, Mapping[str, Relation]]]
+"""The generation that a view is planned as of, and the relations as they are seen then."""
+
+
 def load_views(
-    folder: Path | str, relations: Mapping[str, Relation], instead: Instead = lambda *_: None
+    folder: Path | str,
+    relations: Mapping[str, Relation],
+    instead: Instead = lambda *_: None,
+    as_of: AsOf = lambda _: (0, {}),
 ) -> list[ViewSpec]:
     """Every view of a folder (`*.sql`, one each), parents before the views that scan them.
 
@@ -152,11 +161,14 @@ def load_views(
                 todo="rename or remove one of them",
             )
         headers[header.name.lower()] = (header, str(path))
-    return _in_order(headers, relations, instead)
+    return _in_order(headers, relations, instead, as_of)
 
 
 def _in_order(
-    headers: Mapping[str, tuple[Header, str]], relations: Mapping[str, Relation], instead: Instead
+    headers: Mapping[str, tuple[Header, str]],
+    relations: Mapping[str, Relation],
+    instead: Instead,
+    as_of: AsOf,
 ) -> list[ViewSpec]:
     known, specs, waiting = dict(relations), [], dict(headers)
     while waiting:
@@ -178,8 +190,9 @@ def _in_order(
             )
         for name in ready:
             header, origin = waiting.pop(name)
+            generation, seen = as_of(header)
             try:
-                spec = _spec(header, known, origin)
+                spec = replace(_spec(header, {**known, **seen}, origin), layout=generation)
             except FrescoError as error:
                 found = instead(header, error)
                 if found is None:

@@ -7,7 +7,7 @@ request's word is written, and before each commit of a table: `reach` is called 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -17,12 +17,13 @@ from pydantic import SecretStr
 from streaming.catalog import load_views
 from streaming.config import Config, Limits
 from streaming.metrics import Metrics
+from streaming.runtime.broken import BrokenViews
 from streaming.runtime.choosing import Choice, choose
 from streaming.runtime.grouping import form_groups
 from streaming.runtime.joining import JoiningStage
 from streaming.runtime.kafka import Topics, headers
-from streaming.runtime.members import Members, settle_catalog
-from streaming.runtime.plan import Pipeline
+from streaming.runtime.members import Members, keep_layouts, settle_catalog
+from streaming.runtime.plan import Pipeline, layouts_now, stored_catalog
 from streaming.runtime.pulse import NOTHING
 from streaming.runtime.requests import Requests
 from streaming.runtime.returning import ReturningStage
@@ -41,9 +42,12 @@ VIEWS = {
 }
 
 
-def relations() -> list[CapturedRelation]:
+def relations(
+    columns: Sequence[tuple[str, str]] = COLUMNS, identities: Mapping[str, str] | None = None
+) -> list[CapturedRelation]:
+    known = {name: (type_, (identities or {}).get(name, "")) for name, type_ in columns}
     return [
-        captured("north.entry", "north.public.entry", COLUMNS, key=["id"]),
+        captured("north.entry", "north.public.entry", columns, key=["id"], known=known),
         captured(
             "north.other", "north.public.other", [("id", "int8"), ("words", "text")], key=["id"]
         ),
@@ -73,6 +77,9 @@ class Shop:
         self.rows: dict[int, tuple[int, int]] = {}
         self.events: list[dict[str, Any]] = []
         self.records: dict[str, list[dict[str, Any]]] = {}
+        self.columns, self.identities = list(COLUMNS), dict[str, str]()
+        self.shape: Callable[[dict[str, Any]], dict[str, Any]] = lambda row: row
+        """What events say of an entry, whose table may have been altered."""
         tables = {"entry": "public.entry", "other": "public.other"}
         secret = None if connection is None else SecretStr(connection)
         self.config = Config(
@@ -131,13 +138,19 @@ class Shop:
         self.publish(self.log.commit([change]))
 
     def _row(self, id_: int, values: tuple[int, int] | None) -> dict[str, Any] | None:
-        return None if values is None else {"id": id_, "account": values[0], "amount": values[1]}
+        if values is None:
+            return None
+        return self.shape({"id": id_, "account": values[0], "amount": values[1]})
 
     def planned(self) -> Pipeline:
         """What a start plans from the view files."""
-        captured_ = relations()
+        captured_ = relations(self.columns, self.identities)
+        stored = stored_catalog(self.warehouse)
+        layouts = layouts_now(self.config, stored, captured_)
+        captured_ = [layouts[one.relation.name].captured(one) for one in captured_]
         by_name = {one.relation.name: one.relation for one in captured_}
-        views = load_views(self.views, by_name)
+        broken = BrokenViews(stored, layouts)
+        views = broken.checked(load_views(self.views, by_name, broken.instead, broken.as_of))
         choices: dict[str, Choice] = {}
         for view in views:
             choices[view.name] = choose(self.config, view, by_name, choices)
@@ -145,7 +158,16 @@ class Shop:
         snapshot = self.config.sources["north"].snapshot
         sources = (CapturedSource("north", "north", snapshot=snapshot),)
         made = {group.name: group.views for group in groups}
-        return Pipeline(NAME, sources, tuple(captured_), tuple(views), made, choices)
+        return Pipeline(
+            NAME,
+            sources,
+            tuple(captured_),
+            tuple(views),
+            made,
+            choices,
+            broken=broken.errors,
+            layouts=layouts,
+        )
 
 
 class Driver:
@@ -167,6 +189,7 @@ class Driver:
         self._at: dict[tuple[str, str], int] = {}
         planned = shop.planned()
         settle_catalog(shop.warehouse, planned)
+        keep_layouts(shop.warehouse, planned.layouts)
         self.members = Members(shop.config, planned)
         self.fence = Fence(shop.warehouse / "_state" / "generations", {"process": "a test"}, roles)
         self.topics, self.metrics = Topics(NAME), Metrics()

@@ -22,7 +22,7 @@ from streaming.algebra.leafdelta import (
     leaf_sql,
     names,
     net_sql,
-    relation_columns,
+    read_columns,
     short_sql,
     truncate_sql,
 )
@@ -172,7 +172,7 @@ def source_sql(
     db: duckdb.DuckDBPyConnection, leaf: Tree, pieces: tuple[Rows, ...], batch: Batch
 ) -> str:
     """The leaf's rows of a batch, from its relation's, of which those in memory are registered."""
-    columns = ", ".join([NUMBER, MULTIPLICITY, *relation_columns(leaf)])
+    columns = ", ".join([NUMBER, MULTIPLICITY, *read_columns(leaf)])
     parts = []
     for k, rows in enumerate(pieces):
         if isinstance(rows, Path):

@@ -67,9 +67,10 @@ class FromClause:
                 raise self._text.placed(error, node)
             todo = "name a relation, or a subquery in parentheses"
             raise unsupported_clause(self._text, f"{word.upper()} in FROM", node, todo)
-        columns = zip(query.names, query.tree.schema, strict=True)
-        names = [Name(qualifier, name, Col(i, c.type)) for i, (name, c) in enumerate(columns)]
-        return query.tree, Scope(tuple(names), lacking)
+        seen = [(i, c) for i, c in enumerate(query.tree.schema) if not c.hidden]
+        pairs = zip(query.names, seen, strict=True)
+        names = tuple(Name(qualifier, name, Col(i, c.type)) for name, (i, c) in pairs)
+        return query.tree, Scope(names, lacking)
 
     def _table(
         self, node: exp.Table, ctes: Mapping[str, Query]
@@ -87,7 +88,7 @@ class FromClause:
             what = f"no relation {name} in this pipeline"
             raise self._text.refusal("SQL_UNKNOWN_RELATION", what, node, todo)
         scan = Scan(relation.name, relation.schema)
-        query = Query(scan, tuple(column.name for column in relation.schema))
+        query = Query(scan, tuple(one.name for one in relation.schema if not one.hidden))
         return query, qualifier, relation.left_out
 
     def _join(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from streaming.algebra.failure import fails
 from streaming.algebra.renderings import Dialect
+from streaming.algebra.scans import scan_needs
 from streaming.algebra.sql import cast_sql, condition_sql, scalar_sql
 from streaming.algebra.totals import SAME
 from streaming.algebra.tree import (
@@ -39,6 +40,12 @@ def relation_columns(leaf: Tree) -> list[str]:
     return [column_name(position) for position in range(len(scan.schema))]
 
 
+def read_columns(leaf: Tree) -> list[str]:
+    """Those of them that the leaf reads: rows under way may lack a column that is new since."""
+    (need,) = scan_needs(leaf)
+    return [column_name(position) for position in sorted(need.columns)]
+
+
 def leaf_sql(leaf: Tree, source: str, dialect: Dialect) -> str:
     """The leaf's rows with their marks from its relation's, each value cast to its type."""
     node, expressions, condition = leaf, None, None
@@ -54,7 +61,7 @@ def leaf_sql(leaf: Tree, source: str, dialect: Dialect) -> str:
     for name, value, column in zip(names(leaf), values, leaf.schema, strict=True):
         cells.append(f"{cast_sql(value, column.type, dialect)} AS {name}")
     if condition is not None and fails(condition):  # what is there under no number must not fail
-        by = ", ".join([NUMBER, *relation_columns(leaf)])
+        by = ", ".join([NUMBER, *read_columns(leaf)])
         total = f"SUM(n.{MULTIPLICITY})"
         source = (
             f"(SELECT {by}, CAST({total} AS BIGINT) AS {MULTIPLICITY} FROM {source} n"

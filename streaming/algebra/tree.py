@@ -48,10 +48,17 @@ def hashed_once(cls: type[_T]) -> type[_T]:
 
 @dataclass(frozen=True)
 class Column:
-    """A column's true name (any text) and its Spark type."""
+    """A column's true name (any text) and its Spark type.
+
+    Attributes:
+        hidden: no SQL can name it: it stands there for views that were planned before (`sources.layout`).
+        before: position of the narrower column whose values this one goes on with.
+    """
 
     name: str
     type: str
+    hidden: bool = False
+    before: int | None = None
 
 
 Schema = tuple[Column, ...]

@@ -33,6 +33,7 @@ from streaming.proof.recompute import (
     offer_relation,
     parents_first,
 )
+from streaming.proof.versions import Versions
 from streaming.readers import Warehouse
 from streaming.sources.mysqlurl import is_mysql
 from streaming.sources.postgres import connected, split_name
@@ -83,6 +84,8 @@ def judge_databases(
     whole = updates.kept_from == 0
     truncated = recorded.truncations(path) if whole else {}
     relations = {relation.name: relation for relation in warehouse.relations()}
+    specs = {name: warehouse.spec(name) for name in warehouse.views()}
+    versions = Versions(warehouse.layouts(), specs)
     lines = []
     forgotten = Forgotten(path)
     tables = _read_all(engine, list(relations.values()), databases, forgotten)
@@ -93,16 +96,22 @@ def judge_databases(
         emptied = truncated.get(relation.name, [])
         rows = forgotten.exchanged(relation, warehouse.updates(relation.name), emptied)
         history = History(engine, f"__h{at}", relation.schema, rows, emptied)
-        rows_there, columns = tables[relation.name], ", ".join(history.columns)
-        there = f"(SELECT {columns}, count(*) AS _n FROM {rows_there} GROUP BY {columns})"
-        kept = history.bag(recorded.EVERYTHING)
+        rows_there, untold = tables[relation.name], versions.untold(relation.name, emptied)
+        columns = ", ".join(
+            f"CAST(NULL AS {duck_type(one.type)}) AS {name}" if one.name in untold else name
+            for name, one in zip(history.columns, relation.schema, strict=True)
+        )
+        there = f"(SELECT {columns}, count(*) AS _n FROM {rows_there} GROUP BY ALL)"
+        kept = f"(SELECT {columns}, sum(_n) AS _n FROM {history.bag(recorded.EVERYTHING)} GROUP BY ALL)"
         found = differences(engine, there, kept, relation.schema, 3)
         count = engine.sql(f"FROM {rows_there}").shape[0]
-        lines.append(_line("relation", relation.name, found, count, -1, ""))
+        note = f"without {', '.join(sorted(untold))}: recorded only since the table was altered"
+        lines.append(_line("relation", relation.name, found, count, -1, note if untold else ""))
         offer_relation(engine, relation, rows_there, history.columns)
-    specs = {name: warehouse.spec(name) for name in warehouse.views()}
+        for generation, version in versions.of(relation).items():
+            offer_relation(engine, version, rows_there, history.columns, generation)
     for at, name in enumerate(parents_first(specs)):
-        lines.append(_judge_view(engine, warehouse, name, f"__v{at}", relations))
+        lines.append(_judge_view(engine, warehouse, name, f"__v{at}", relations, versions))
     return lines
 
 
@@ -112,10 +121,13 @@ def _judge_view(
     name: str,
     table: str,
     relations: Mapping[str, Relation],
+    versions: Versions,
 ) -> Judged:
     spec = warehouse.spec(name)
     schema = tuple(Column(one["name"], one["type"]) for one in spec["schema"])
-    recomputed = Recomputed(engine, name, table, schema, spec["sql"], relations)
+    generation = versions.generation(name)
+    known = versions.relations(generation) or relations
+    recomputed = Recomputed(engine, name, table, schema, spec["sql"], known, generation)
     recomputed.prepare()
     if recomputed.unable is not None:
         raise recomputed.unable
@@ -246,7 +258,8 @@ def _typed(
     typed = ", ".join(
         f"unhex(substr({column}, 3)) AS {column}"
         if one.type == "binary"
-        else f"CAST({column} AS {duck_type(one.type)}) AS {column}"
+        # Of a column that was widened the narrower one has no value where it does not fit.
+        else f"{'TRY_CAST' if one.hidden else 'CAST'}({column} AS {duck_type(one.type)}) AS {column}"
         for column, one in zip(columns, relation.schema, strict=True)
     )
     for at, one in enumerate(relation.schema):

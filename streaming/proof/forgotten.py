@@ -1,5 +1,7 @@
 """Recorded updates of a relation one of whose columns could no longer be read from some number on.
 
+It was told so by a row (a taint), or by the database's catalog at a start (`sources.layout`).
+
 From that number on the column is NULL in every row (`sources.unread`), in retractions of older rows
 too, whose insertions had a value. The relation as the views that go on see it has forgotten the
 column by then: under the first such number each row that stands is exchanged for itself with NULL.
@@ -20,8 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.algebra.tree import Relation, column_name
+from streaming.sources.layout import Kept
 from streaming.warehouse.decisions import standing
+from streaming.warehouse.described import read_catalog
+from streaming.warehouse.files import Place
 from streaming.warehouse.initial import emptied_by_source, still_lost
+from streaming.warehouse.names import position_of
 from streaming.warehouse.updates import UpdatesReader
 
 _EVERYTHING = 1 << 62
@@ -38,6 +44,7 @@ class Forgotten:
         reader = UpdatesReader(warehouse)
         controls = reader.controls(-1, _EVERYTHING)
         self._emptied = emptied_by_source(controls)
+        self._layouts = read_catalog(Place.of(warehouse)).layouts
         self._columns: dict[str, dict[str, int]] = {}
         for one in still_lost(reader.lost_columns(-1, _EVERYTHING), self._emptied):
             self._columns.setdefault(one.relation, {})[one.column] = one.number
@@ -48,12 +55,12 @@ class Forgotten:
 
     def columns(self, relation: Relation) -> Mapping[int, int]:
         """Positions of the lost columns, and the first number without each."""
-        lost = self._columns.get(relation.name, {})
-        return {
-            position: lost[column.name]
-            for position, column in enumerate(relation.schema)
-            if column.name in lost
-        }
+        names = [one.name for one in relation.schema]
+        found = {at: one.last for at, one in self._kept(relation) if one.last is not None}
+        for label, number in self._columns.get(relation.name, {}).items():
+            if (at := position_of(label, names)) is not None:
+                found[at] = min(number, found.get(at, number))
+        return found
 
     def sound(self, relation: Relation, rows: pa.Table) -> pa.Table:
         """The updates without those from where records are lacking until the relation was emptied."""
@@ -74,6 +81,7 @@ class Forgotten:
             rows: number, multiplicity and the relation's columns, by position, in any order.
             truncated: the numbers under which the relation is emptied first.
         """
+        rows = self._with_unknown(relation, rows, truncated)
         lost = self.columns(relation)
         if not lost:
             return rows
@@ -85,6 +93,28 @@ class Forgotten:
                 base = max((n for n in truncated if n <= number), default=-1)
                 given = _forget(engine, given, position, number, base)
         return given.rename_columns(rows.column_names).cast(rows.schema)
+
+    def _with_unknown(
+        self, relation: Relation, rows: pa.Table, truncated: Sequence[int]
+    ) -> pa.Table:
+        """With NULL in columns that are recorded since the table was altered, up to where all is told.
+
+        What the rows of before hold in them is known to the source alone, and a retraction says it.
+        """
+        for at, one in self._kept(relation):
+            if not one.first:
+                continue
+            told = min((number for number in truncated if number >= one.first), default=_EVERYTHING)
+            values = rows.column(2 + at)
+            known = pc.greater_equal(rows.column(0), told)
+            nothing = pa.scalar(None, values.type)
+            field = rows.schema.field(2 + at)
+            rows = rows.set_column(2 + at, field, pc.if_else(known, values, nothing))
+        return rows
+
+    def _kept(self, relation: Relation) -> list[tuple[int, Kept]]:
+        layout = self._layouts.get(relation.name)
+        return list(enumerate(layout.columns)) if layout is not None else []
 
 
 def _forget(

@@ -37,6 +37,7 @@ from streaming.proof.levels import (
 from streaming.proof.order import Touched, overtaken, touched_rows
 from streaming.proof.recompute import Recomputed, offer_relation, parents_first
 from streaming.proof.sparktext import SparkText
+from streaming.proof.versions import Versions
 from streaming.proof.view import ViewProof
 from streaming.readers import Warehouse
 from streaming.warehouse.epoch import Epoch
@@ -83,12 +84,14 @@ class GroupProof:
         self._forgotten = Forgotten(path)
         relations = [one for one in warehouse.relations() if one.name in used]
         self._relations = {relation.name: relation for relation in relations}
+        self._versions = Versions(warehouse.layouts(), specs)
         self._rows: dict[str, str] = {}
         self._histories = {
             relation.name: self._history(f"__r{at}", relation, truncated.get(relation.name, []))
             for at, relation in enumerate(relations)
         }
         names = parents_first(specs)
+        self._unknown = self._versions.unknown({one: specs[one] for one in names}, truncated)
         self._views = [self._view(at, specs[name]) for at, name in enumerate(names)]
         self._bases = _base_relations([specs[name] for name in names])
         touched = touched_rows(reader, warehouse.relations(), self._epochs)
@@ -106,18 +109,27 @@ class GroupProof:
         history = History(self._engine, table, relation.schema, rows, truncated)
         self._tell_below_zero(f"relation {relation.name}", history)
         self._rows[relation.name] = history.rows_now()
-        offer_relation(self._engine, relation, self._rows[relation.name], history.columns)
+        self._offer(relation, self._rows[relation.name], history.columns)
         return history
+
+    def _offer(self, relation: Relation, rows: str, columns: Sequence[str]) -> None:
+        """To texts over the relation as it is, and to those over it as it was."""
+        offer_relation(self._engine, relation, rows, columns)
+        for generation, version in self._versions.of(relation).items():
+            offer_relation(self._engine, version, rows, columns, generation)
 
     def _view(self, at: int, spec: Mapping[str, Any]) -> ViewProof:
         name = str(spec["name"])
         schema = tuple(Column(one["name"], one["type"]) for one in spec["schema"])
+        generation = self._versions.generation(name)
+        relations = self._versions.relations(generation) or self._relations
         recomputed = Recomputed(
-            self._engine, name, f"__v{at}", schema, spec["sql"], self._relations
+            self._engine, name, f"__v{at}", schema, spec["sql"], relations, generation
         )
         changes = History(self._engine, f"__v{at}", schema, self._changes(name, schema))
         self._tell_below_zero(f"changelog of view {name}", changes)
-        return ViewProof(spec, recomputed, changes, self._epochs[-1].suspended.get(name))
+        after = self._epochs[-1].suspended.get(name)
+        return ViewProof(spec, recomputed, changes, after, self._unknown.get(name, ""))
 
     def _changes(self, name: str, schema: Schema) -> pa.Table:
         """A view's changelog; of one that was suspended before it had a state, none."""
@@ -213,9 +225,10 @@ class GroupProof:
             FrescoError: VERIFY_SQL.
         """
         for name, history in self._histories.items():
-            text.offer(self._relations[name], history.all_times())
+            relation = self._relations[name]
+            text.offer(relation, history.all_times(), self._versions.of(relation))
         for view in self._views:
-            text.read(view.name, view.sql)
+            text.read(view.name, view.sql, self._versions.generation(view.name))
         held = sum(history.size for history in self._histories.values())
         most = max(2, min(most, SPARK_ROWS // max(1, held)))
         ends = spread(sorted(self._checked), most // 2)
@@ -286,14 +299,14 @@ class GroupProof:
         """The relations with these numbers beyond `number`, until the block ends."""
         for name, history in self._histories.items() if runs else ():
             rows = history.rows_ahead(number, runs)
-            offer_relation(self._engine, self._relations[name], rows, history.columns)
+            self._offer(self._relations[name], rows, history.columns)
         yield
         for name, history in self._histories.items() if runs else ():
-            offer_relation(self._engine, self._relations[name], self._rows[name], history.columns)
+            self._offer(self._relations[name], self._rows[name], history.columns)
 
     def lines(self) -> list[Judged]:
         """The group's line and its views'."""
-        views = [view for view in self._views if view.after is None]
+        views = [view for view in self._views if view.after is None and not view.unknown]
         seen = _together(views)
         every = max((view.every for view in views), default=1)
         asked = weakest([view.asked for view in views])

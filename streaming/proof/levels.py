@@ -163,7 +163,8 @@ class Judged:
 
     Attributes:
         kind: "view", "group" or "relation".
-        asked, achieved: levels; for a relation or a view at the databases "equal" or "different".
+        asked, achieved: levels; for a relation or a view at the databases "equal" or "different";
+            "unknown" of a view that nothing recorded can judge.
         states: how many numbers were compared.
         epochs: how many table states.
         rows: in the last state compared.

@@ -46,18 +46,37 @@ class Difference:
 
 
 def offer_relation(
-    connection: duckdb.DuckDBPyConnection, relation: Relation, rows: str, columns: Sequence[str]
+    connection: duckdb.DuckDBPyConnection,
+    relation: Relation,
+    rows: str,
+    columns: Sequence[str],
+    generation: int | None = None,
 ) -> None:
-    """Lets SQL say `source.table` for these rows (a table or subquery), under the true names."""
+    """Lets SQL say `source.table` for these rows (a table or subquery), under the true names.
+
+    Args:
+        generation: of the texts that are meant, where it is not the newest (`duck_text`).
+    """
     source, _, table = relation.name.partition(".")
+    source = _of_generation(source, generation)
+    seen = [column for column, one in zip(columns, relation.schema, strict=True) if not one.hidden]
     named = ", ".join(
         f"{column} AS {quoted(one.name)}"
-        for column, one in zip(columns, _distinct(relation.schema), strict=True)
+        for column, one in zip(seen, _distinct(_seen(relation)), strict=True)
     )
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(source)}")
     connection.execute(
         f"CREATE OR REPLACE VIEW {quoted(source)}.{quoted(table)} AS SELECT {named} FROM {rows}"
     )
+
+
+def _of_generation(source: str, generation: int | None) -> str:
+    return source if generation is None else f"{source}@{generation}"
+
+
+def _seen(relation: Relation) -> Schema:
+    """The columns that SQL can name."""
+    return tuple(one for one in relation.schema if not one.hidden)
 
 
 def _distinct(schema: Schema) -> Schema:
@@ -88,8 +107,13 @@ def parents_first(specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return names
 
 
-def duck_text(sql: str, relations: Mapping[str, Relation], view: str) -> str:
+def duck_text(
+    sql: str, relations: Mapping[str, Relation], view: str, generation: int | None = None
+) -> str:
     """The view's SELECT in DuckDB's dialect.
+
+    Args:
+        generation: of the relations that it is over, where it is not the newest.
 
     Raises:
         FrescoError: VERIFY_SQL when sqlglot cannot read it.
@@ -101,9 +125,13 @@ def duck_text(sql: str, relations: Mapping[str, Relation], view: str) -> str:
     renamed = {
         true.name: new.name
         for relation in relations.values()
-        for true, new in zip(relation.schema, _distinct(relation.schema), strict=True)
+        for true, new in zip(_seen(relation), _distinct(_seen(relation)), strict=True)
         if true.name != new.name
     }
+    for node in tree.find_all(exp.Table, exp.Column) if generation is not None else ():
+        if (source := node.text("db")) != "":
+            name = _of_generation(source, generation)
+            node.set("db", exp.to_identifier(name, quoted=True))
     for column in tree.find_all(exp.Column):
         if column.name in renamed:
             column.set("this", exp.to_identifier(renamed[column.name], quoted=True))
@@ -127,6 +155,7 @@ class Recomputed:
         schema: Schema,
         sql: str,
         relations: Mapping[str, Relation],
+        generation: int | None = None,
     ) -> None:
         self.name, self.schema = name, schema
         self.columns = columns_of(schema)
@@ -135,7 +164,7 @@ class Recomputed:
         self.unable: FrescoError | None = None
         self.loose = tuple(at for at, one in enumerate(schema) if one.type in FLOATS)
         try:
-            self._plan(duck_text(sql, relations, name))
+            self._plan(duck_text(sql, relations, name, generation))
         except FrescoError as error:
             self.unable = error
 

@@ -29,6 +29,7 @@ from streaming.rows import write_parquet
 ALL_TIMES = "__fresco_all_times"
 AT = "__fresco_at"
 """The column with the number, behind the view's own."""
+_Name = tuple[str, str]
 _CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
@@ -54,17 +55,22 @@ class SparkText:
         self._spark = _of_its_own(spark)
         self._undo = ExitStack()
         self._folder = Path(self._undo.enter_context(tempfile.TemporaryDirectory("fresco-proof")))
-        self._tables: dict[str, tuple[Relation, str]] = {}
-        self._names: dict[tuple[str, str], tuple[str, str]] = {}
+        self._tables: dict[_Name, tuple[Relation, str]] = {}
+        """By the name that Spark knows them by: the relation, and where its rows are."""
+        self._names: dict[int | None, dict[_Name, _Name]] = {}
+        """Generation, None for the newest -> names in texts and in Spark."""
         self._views: dict[str, str] = {}
         self._run(ALL_TIMES, f"CREATE DATABASE {ALL_TIMES} LOCATION '{self._folder}/all'")
 
-    def offer(self, relation: Relation, rows: pa.Table) -> None:
+    def offer(
+        self, relation: Relation, rows: pa.Table, versions: Mapping[int, Relation] | None = None
+    ) -> None:
         """Lets texts say `source.table`.
 
         Args:
             rows: the relation's columns by position, then from which number (included) to which (not
                 included) the row stands.
+            versions: generation -> the relation as texts of that one see it.
         """
         names = [f"c{position}" for position in range(len(relation.schema))]
         kinds = [arrow_type(one.type) for one in relation.schema]
@@ -76,26 +82,36 @@ class SparkText:
             f"{name} {one.type}" for name, one in zip(names, relation.schema, strict=True)
         )
         table = f"{ALL_TIMES}.{file.name}"
-        if len({one.name.casefold() for one in relation.schema}) < len(relation.schema):
-            self._spark.conf.set("spark.sql.caseSensitive", "true")
-        source, _, name = relation.name.partition(".")
-        plain = re.fullmatch(r"\w+", source + name, re.ASCII)
-        known = (source, name) if plain else (ALL_TIMES, f"v{len(self._tables)}")
-        self._names[source, name] = known
         self._run(
             relation.name,
             f"CREATE TABLE {table} ({types}, f bigint, u bigint) USING parquet LOCATION '{file}'",
-            f"CREATE DATABASE IF NOT EXISTS {_quoted(known[0])}",
         )
-        self._tables[relation.name] = relation, table
+        source, _, name = relation.name.partition(".")
+        every: list[tuple[int | None, Relation]] = [(None, relation), *(versions or {}).items()]
+        for generation, version in every:
+            names = [one.name.casefold() for one in version.schema if not one.hidden]
+            if len(set(names)) < len(names):
+                self._spark.conf.set("spark.sql.caseSensitive", "true")
+            plain = re.fullmatch(r"\w+", source + name, re.ASCII) and generation is None
+            known = (
+                (source, name) if plain else (ALL_TIMES, f"v{len(self._tables)}_{generation or 0}")
+            )
+            self._names.setdefault(generation, {})[source, name] = known
+            self._run(relation.name, f"CREATE DATABASE IF NOT EXISTS {_quoted(known[0])}")
+            self._tables[known] = version, table
 
-    def read(self, name: str, sql: str) -> None:
-        """Lets texts that follow scan this view; its parents come first."""
-        if any(name != known for name, known in self._names.items()):
-            sql = self._renamed(name, sql)
+    def read(self, name: str, sql: str, generation: int | None = None) -> None:
+        """Lets texts that follow scan this view; its parents come first.
+
+        Args:
+            generation: of the relations that it is over, where it is not the newest.
+        """
+        names = {**self._names.get(None, {}), **self._names.get(generation, {})}
+        if any(name != known for name, known in names.items()):
+            sql = self._renamed(name, sql, names)
         self._views[name] = sql
 
-    def _renamed(self, view: str, sql: str) -> str:
+    def _renamed(self, view: str, sql: str, names: Mapping[_Name, _Name]) -> str:
         """The text with other names of relations where Spark's catalog cannot hold theirs.
 
         Spark's own parser says where a relation's name stands, and nothing else of the text changes.
@@ -105,7 +121,7 @@ class SparkText:
         except PySparkException as error:
             raise _failed(view, error) from error
         for start, stop, name, aliased in sorted(_scans(plan, False), reverse=True):
-            known = self._names.get(name, name)
+            known = names.get(name, name)
             if known != name:
                 alias = "" if aliased else f" AS {_quoted(name[1])}"
                 new = f"{_quoted(known[0])}.{_quoted(known[1])}{alias}"
@@ -129,12 +145,11 @@ class SparkText:
 
     def _stand_at(self, number: int) -> None:
         """What is made of the relations from here on is what they were after `number`."""
-        for relation, table in self._tables.values():
-            source, _, table_name = relation.name.partition(".")
-            known = self._names[source, table_name]
+        for known, (relation, table) in self._tables.items():
             columns = ", ".join(
                 f"c{position} AS {_quoted(one.name)}"
                 for position, one in enumerate(relation.schema)
+                if not one.hidden
             )
             view = f"{_quoted(known[0])}.{_quoted(known[1])}"
             self._run(

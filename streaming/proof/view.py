@@ -33,7 +33,12 @@ class ViewProof:
     """One view's recomputed and recorded states and what came of comparing them."""
 
     def __init__(
-        self, spec: Mapping[str, Any], recomputed: Recomputed, changes: History, after: int | None
+        self,
+        spec: Mapping[str, Any],
+        recomputed: Recomputed,
+        changes: History,
+        after: int | None,
+        unknown: str = "",
     ) -> None:
         self.name, self.sql = recomputed.name, str(spec["sql"])
         self.recomputed, self.changes = recomputed, changes
@@ -41,6 +46,8 @@ class ViewProof:
         self.asked = level_asked(spec.get("level", "complete"), self.every)
         self.after = after
         """The last good number of a suspended view."""
+        self.unknown = unknown
+        """Why nothing recorded tells what it should hold: it began with what the source held."""
         self.since = int(spec.get("since", 0))
         """The number at which it joined its group."""
         self.absent: set[int] = set()
@@ -72,7 +79,7 @@ class ViewProof:
         Args:
             moved: its relations have changed since the number before.
         """
-        if number < self.since or (self.after is not None and number > self.after):
+        if self.unknown or number < self.since or (self.after is not None and number > self.after):
             return
         self.numbers.append(number)
         expected = self._compared[0] if self._compared and not moved else self.recomputed.print()
@@ -88,6 +95,8 @@ class ViewProof:
 
     def at_epoch(self, epoch: Epoch, rows: pa.Table) -> None:
         """Compares one table state; rows are c0.. and, last, how often."""
+        if self.unknown:
+            return
         limit = epoch.suspended.get(self.name)
         if limit is not None and limit < epoch.covered[-1][1]:
             if self.since <= limit <= epoch.frontier:
@@ -184,6 +193,9 @@ class ViewProof:
 
     def line(self) -> Judged:
         """The view's line of the verdict."""
+        if self.unknown:
+            note = f"not recomputed: {self.unknown}; `fresco verify --source` compares it"
+            return Judged("view", self.name, self.asked, "unknown", True, 0, 0, 0, None, note)
         level = achieved(self.observations(), self.every)
         notes = [] if self.after is None else [f"suspended after {self.after}"]
         if self.only_spark:

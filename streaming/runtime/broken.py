@@ -1,10 +1,10 @@
 """Views whose SQL no longer fits their relations when a pipeline starts (DESIGN 11).
 
-Somebody has dropped or retyped a column while the service was away. The view's file is what it was, so
-the file is not wrong; the others' are not either. Such a view is taken from the catalog as it was stored,
-starts suspended at its last number, and says why: its column is painted black, readers are told, and the
-others go on. It comes back as every suspended view does. A file that has changed as well is refused, and
-so is one whose relation is not captured any more: that is the configuration's doing, not the database's.
+Somebody has dropped or retyped a column that a view reads. The view's file is what it was, so the
+file is not wrong; the others' are not either. Such a view starts suspended at its last number, and says
+why: its column is painted black, readers are told, and the others go on. It is dropped and added again,
+over the table as it is then. A file that has changed as well is refused, and so is one whose relation is
+not captured any more: that is the configuration's doing, not the database's.
 
 The same stage takes the place of any view's stage that cannot go on, when it starts or later: its state
 cannot be read, or it has failed too often (`whose`).
@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from streaming.algebra.scans import columns_read
 from streaming.algebra.tree import Relation
-from streaming.catalog import Catalog, load_catalog, tokens_of
+from streaming.catalog import Catalog, tokens_of
 from streaming.errors import FrescoError, about
 from streaming.metrics import Metrics
 from streaming.runtime.inbox import Inbox
@@ -29,6 +31,7 @@ from streaming.runtime.manifests import Manifest
 from streaming.runtime.progress import ViewProgress, staged_paths, view_progress
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import StepResult
+from streaming.sources.layout import Layout, loses
 from streaming.viewfile import Header
 from streaming.viewmanagers.base import ViewSpec as Maintained
 from streaming.viewmanagers.base import suspension
@@ -41,60 +44,56 @@ class BrokenViews:
     """Finds them while the view files are read.
 
     Args:
-        relations: as they are captured now.
+        stored: the catalog, None before the first start.
+        layouts: the captured relations' columns, as they are now.
     """
 
-    def __init__(self, warehouse: Path, relations: Mapping[str, Relation]) -> None:
+    def __init__(self, stored: Catalog | None, layouts: Mapping[str, Layout]) -> None:
         self.errors: dict[str, FrescoError] = {}
         """View -> what is wrong with it."""
-        self._relations = relations
-        try:
-            self._stored: Catalog | None = load_catalog(warehouse)
-        except FileNotFoundError:
-            self._stored = None
+        self._stored, self._layouts = stored, layouts
+        self._newest = max((one.generation for one in layouts.values()), default=0)
+
+    def as_of(self, header: Header) -> tuple[int, Mapping[str, Relation]]:
+        """A view of before is planned over the columns of then, another over those of now."""
+        before = self._before(header.name, header.query)
+        generation = before.layout if before is not None else self._newest
+        return generation, {name: one.as_of(generation) for name, one in self._layouts.items()}
 
     def instead(self, header: Header, error: FrescoError) -> ViewSpec | None:
         """The stored view of a file that no longer fits, None when the file itself is wrong."""
         found = self._before(header.name, header.query)
-        if found is not None:
+        if found is not None and all(base in self._layouts for base in self._bases(found)):
             self._note(header.name, error.what, error.where)
-        return found
+            return found
+        return None
 
     def checked(self, views: Iterable[ViewSpec]) -> list[ViewSpec]:
-        """The views, those whose columns have other types now as they were stored."""
+        """The views, with the keys that their rows have; those that read a lost column are noted."""
         checked = []
         for view in views:
             before = self._before(view.name, view.sql)
-            if view.name not in self.errors and before is not None and before.schema != view.schema:
-                here = {column.name: column.type for column in view.schema}
-                was = {column.name: column.type for column in before.schema}
-                names = sorted(name for name in was if here.get(name) != was[name])
-                changes = ", ".join(
-                    f"{name} was {was[name]} and is {here.get(name)}" for name in names
-                )
-                self._note(view.name, changes or "its columns are others", view.location)
-                view = before
+            if before is not None and before.schema == view.schema:
+                view = replace(view, key=before.key)
+            if view.name not in self.errors and (
+                gone := loses(self._layouts, columns_read(view.tree))
+            ):
+                self._note(view.name, "; ".join(gone), view.location)
             checked.append(view)
         return checked
 
     def _before(self, name: str, query: str) -> ViewSpec | None:
-        """The stored view of the same SQL, where one of its relations has changed since."""
-        stored = self._stored
-        found = next((one for one in stored.views if one.name == name), None) if stored else None
-        if stored is None or found is None or tokens_of(found.sql) != tokens_of(query):
-            return None
-        below = self._bases(stored, found)
-        if any(base not in self._relations for base in below):
-            return None
-        if all(stored.relations[base].schema == self._relations[base].schema for base in below):
-            return None
-        return found
+        """The stored view of the same SQL."""
+        views = self._stored.views if self._stored is not None else ()
+        found = next((one for one in views if one.name == name), None)
+        return found if found is not None and tokens_of(found.sql) == tokens_of(query) else None
 
-    def _bases(self, stored: Catalog, view: ViewSpec) -> set[str]:
-        views = {one.name: one for one in stored.views}
+    def _bases(self, view: ViewSpec) -> set[str]:
+        assert self._stored is not None
+        views = {one.name: one for one in self._stored.views}
         found: set[str] = set()
         for name in view.relations:
-            found |= self._bases(stored, views[name]) if name in views else {name}
+            found |= self._bases(views[name]) if name in views else {name}
         return found
 
     def _note(self, view: str, what: str, where: str) -> None:
@@ -103,7 +102,8 @@ class BrokenViews:
             f"the view no longer fits its relations: {what}",
             where=where,
             todo="write its SQL for the tables as they are now, `fresco view drop NAME` and "
-            "`fresco view add FILE`; or put the column back and `fresco view resume NAME`",
+            "`fresco view add FILE`; where the SQL is right as it is, drop the view and add it again:"
+            " it begins with what the source holds",
         )
 
 

@@ -1,4 +1,8 @@
-"""The rows that a view begins with: out of `_updates` while it is whole, else out of the sources."""
+"""The rows that a view begins with: out of `_updates` where it tells them whole, else out of the sources.
+
+It does not where its beginning has been dropped, nor of a column that is captured only since the table
+was altered, or could not be read for a while.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from streaming.algebra.psj import source_of
 from streaming.algebra.scans import columns_read
 from streaming.algebra.tree import Relation, Schema, Tree
 from streaming.errors import FrescoError
 from streaming.runtime.asking import Access
 from streaming.runtime.dialogue import is_trouble
 from streaming.runtime.sourceload import SourceLoad, cannot_be_asked, needs
+from streaming.sources.layout import Layout, loses, unrecorded
 from streaming.viewmanagers.tainted import refuse_controls
 from streaming.warehouse.initial import relations_at, taints
 from streaming.warehouse.updates import UpdatesReader
@@ -28,6 +34,7 @@ class FirstRows:
         schemas: its relations, as its SQL was planned over them.
         relations: as they are captured now.
         access: how those of its sources are asked that can be.
+        layouts: all columns that the relations have had.
     """
 
     def __init__(
@@ -38,11 +45,14 @@ class FirstRows:
         schemas: Mapping[str, Schema],
         relations: Mapping[str, Relation],
         access: Mapping[str, Access],
+        layouts: Mapping[str, Layout] | None = None,
     ) -> None:
         self._warehouse, self._view, self._schemas = warehouse, view, schemas
         self._reads = columns_read(tree)
-        self._relations, self._access = relations, access
+        self._relations, self._access, self._layouts = relations, access, layouts or {}
         self._sources: SourceLoad | None = None
+        self._why: dict[str, str] = {}
+        """Relation -> why `_updates` cannot tell what it holds."""
 
     def take(self, reader: UpdatesReader) -> tuple[int, dict[str, pa.Table]] | None:
         """A number and the relations after it; None while a source is in trouble, or behind.
@@ -52,11 +62,19 @@ class FirstRows:
             FrescoError: VIEW_COLUMN_CHANGED, VIEW_INITIAL_ROWS, VIEW_RELATION_UNCAPTURED.
         """
         self._check_captured()
-        if reader.kept_from > 0:
-            return self._from_sources(reader)
         number = max(reader.last, 0)
-        refuse_controls(self._reads, taints(self._warehouse, reader, self._schemas, -1, number))
-        return number, relations_at(reader, self._schemas, number)
+        if self._sources is None:
+            self._why = self._lacking(reader, number)
+        rows: dict[str, pa.Table] = {}
+        if self._why:
+            found = self._from_sources(reader)
+            if found is None:
+                return None
+            number, rows = found
+        rest = {name: schema for name, schema in self._schemas.items() if name not in self._why}
+        reads = {name: self._reads[name] for name in rest if name in self._reads}
+        refuse_controls(reads, taints(self._warehouse, reader, rest, -1, number))
+        return number, {**rows, **relations_at(reader, rest, number)}
 
     def close(self) -> None:
         """Leave the sources."""
@@ -64,12 +82,21 @@ class FirstRows:
             self._sources.close()
             self._sources = None
 
+    def _lacking(self, reader: UpdatesReader, number: int) -> dict[str, str]:
+        """The relations that the recorded updates do not tell, and why."""
+        if reader.kept_from > 0:
+            why = f"updates below number {reader.kept_from} have been dropped (retention)"
+            return dict.fromkeys(self._schemas, why)
+        return not_told(self._warehouse, reader, self._schemas, self._reads, self._layouts, number)
+
     def _from_sources(self, reader: UpdatesReader) -> tuple[int, dict[str, pa.Table]] | None:
         if self._sources is None:
-            if missing := sorted(needs(self._schemas) - self._access.keys()):
-                raise cannot_be_asked(missing, reader.kept_from)
-            access = {name: self._access[name] for name in needs(self._schemas)}
-            self._sources = SourceLoad(self._warehouse, access, self._schemas)
+            wanted = {name: self._schemas[name] for name in self._why}
+            if missing := sorted(needs(wanted) - self._access.keys()):
+                why = next(one for name, one in self._why.items() if source_of(name) in missing)
+                raise cannot_be_asked(missing, why)
+            access = {name: self._access[name] for name in needs(wanted)}
+            self._sources = SourceLoad(self._warehouse, access, wanted, self._reads)
         try:
             found = self._sources.relations_at(reader)
         except FrescoError as error:
@@ -84,17 +111,47 @@ class FirstRows:
     def _check_captured(self) -> None:
         """Every column that the view reads is captured, as the type that it was."""
         refuse_uncaptured(self._view, self._schemas, self._relations)
+        gone = loses(self._layouts, self._reads)
         for name, positions in self._reads.items():
-            now = {one.name: one.type for one in self._relations[name].schema}
+            now = self._relations[name].schema
             for position in sorted(positions):
                 column = self._schemas[name][position]
-                if now.get(column.name) != column.type:
-                    raise FrescoError(
-                        "VIEW_COLUMN_CHANGED",
-                        f"column {column.name} of {name} is no longer captured as {column.type}",
-                        where=f"view {self._view}",
-                        todo="write the view's SQL for the table as it is now, drop the view and add it",
-                    )
+                if position >= len(now) or now[position].type != column.type:
+                    gone.append(f"column {column.name} of {name} is no longer {column.type}")
+        if gone:
+            raise FrescoError(
+                "VIEW_COLUMN_CHANGED",
+                f"the view no longer fits its relations: {'; '.join(gone)}",
+                where=f"view {self._view}",
+                todo="write the view's SQL for the table as it is now, drop the view and add it: it"
+                " begins with what the source holds",
+            )
+
+
+def not_told(
+    warehouse: Path,
+    reader: UpdatesReader,
+    schemas: Mapping[str, Schema],
+    reads: Mapping[str, frozenset[int]],
+    layouts: Mapping[str, Layout],
+    number: int,
+) -> dict[str, str]:
+    """Relation -> which column that a view reads `_updates` does not have, of those where one is so.
+
+    What a relation holds after it was emptied is told by what came then.
+    """
+    emptied = {
+        one.relation: one.number for one in reader.controls(-1, number) if one.kind == "truncate"
+    }
+    found: dict[str, str] = {}
+    for name, at in unrecorded(layouts, reads, emptied):
+        column = layouts[name].columns[at]
+        found[name] = f"column {column.name} of {name} is recorded from number {column.first} on"
+    for one in taints(warehouse, reader, schemas, -1, number):
+        concerned = not reads.get(one.relation, frozenset()).isdisjoint(one.columns)
+        if one.columns and concerned and one.number >= emptied.get(one.relation, 0):
+            found.setdefault(one.relation, one.what)
+    return found
 
 
 def refuse_uncaptured(view: str, reads: Iterable[str], captured: Container[str]) -> None:

@@ -45,6 +45,7 @@ from streaming.runtime.requests import Request, Requests
 from streaming.runtime.step import Manifest, StepResult
 from streaming.runtime.viewchanges import stage_name
 from streaming.runtime.whose import of_its_view
+from streaming.sources.layout import Layout
 from streaming.viewmanagers.base import ViewSpec, suspension
 from streaming.warehouse.initial import folded, taints
 from streaming.warehouse.updates import UpdatesReader
@@ -71,10 +72,12 @@ class JoiningStage(ViewStage):
         checkpoint_batches: int,
         relations: Mapping[str, Relation],
         access: Mapping[str, Access],
+        layouts: Mapping[str, Layout] | None = None,
     ) -> None:
         """Args:
         relations: as they are captured now.
         access: how those of the view's sources are asked that can be.
+        layouts: all columns that the relations have had.
         """
         self.request, self._requests = request, Requests(warehouse)
         self._given = spec
@@ -95,7 +98,7 @@ class JoiningStage(ViewStage):
             stage_name(spec.view, request.number),
         )
         self._first = FirstRows(
-            warehouse, spec.view, spec.tree, self._captured(), relations, access
+            warehouse, spec.view, spec.tree, self._captured(), relations, access, layouts
         )
 
     # Step -----------------------------------------------------------------------------------------

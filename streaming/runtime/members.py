@@ -16,8 +16,10 @@ from pathlib import Path
 from streaming.catalog import PATH as CATALOG
 from streaming.catalog import (
     Catalog,
+    catalog_held,
     compare_catalog,
     load_catalog,
+    replace_catalog,
     save_catalog,
     spec_of,
     tokens_of,
@@ -29,6 +31,7 @@ from streaming.runtime.plan import Pipeline
 from streaming.runtime.requests import Request, Requests
 from streaming.runtime.sessionplan import without_isolated
 from streaming.runtime.viewchanges import Live, ViewChanges, role_of, stage_name
+from streaming.sources.layout import Layout
 from streaming.views import ViewSpec
 
 
@@ -235,8 +238,13 @@ class Members:
         return str(request.entry["group"]) if request.entry else catalog.group_of(request.view)
 
     def _spec_of(self, request: Request, catalog: Catalog) -> ViewSpec:
-        known = {**self._relations, **{view.name: view.relation for view in catalog.views}}
         assert request.entry is not None
+        generation = request.entry.get("layout", 0)
+        known = {
+            **self._relations,
+            **{name: one.as_of(generation) for name, one in self._planned.layouts.items()},
+            **{view.name: view.relation for view in catalog.views},
+        }
         return spec_of(request.entry, known, f"request {request.number}")
 
 
@@ -258,8 +266,9 @@ def settle_catalog(warehouse: Path, planned: Pipeline) -> None:
     try:
         expected = load_catalog(warehouse)
     except FileNotFoundError:
-        save_catalog(warehouse, asked.views, asked.groups, asked.relations)
+        save_catalog(warehouse, asked.views, asked.groups, asked.relations, planned.layouts)
         return
+    expected = replace(expected, layouts={**expected.layouts, **planned.layouts})
     requests = Requests(warehouse)
     for one in requests.open():
         if one.change == "drop":
@@ -269,6 +278,16 @@ def settle_catalog(warehouse: Path, planned: Pipeline) -> None:
     if requests.all():
         asked = replace(asked, groups=_as_grown(asked.groups, expected))
     compare_catalog(expected, asked, where=str(warehouse / CATALOG))
+
+
+def keep_layouts(warehouse: Path, layouts: Mapping[str, Layout]) -> None:
+    """Store what relations have become; the caller holds the pipeline and numbers its transactions."""
+    with catalog_held(warehouse):
+        stored = load_catalog(warehouse)
+        grown = {**stored.layouts, **layouts}
+        if grown != dict(stored.layouts):
+            relations = {name: one.newest for name, one in grown.items()}
+            replace_catalog(warehouse, replace(stored, layouts=grown, relations=relations))
 
 
 def _as_grown(

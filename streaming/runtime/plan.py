@@ -5,21 +5,24 @@ The plan is data; the service acts on it, `fresco plan` shows it, `doctor` check
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from streaming.algebra.tree import Relation
-from streaming.catalog import ViewSpec, load_views
+from streaming.catalog import Catalog, ViewSpec, load_catalog, load_views
 from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.proof.databases import Database
 from streaming.runtime.broken import BrokenViews
 from streaming.runtime.choosing import Choice
 from streaming.runtime.grouping import block_size, form_groups
+from streaming.runtime.manifests import ManifestStore
 from streaming.runtime.refusals import choose_all
 from streaming.runtime.schemas import source_relations
 from streaming.runtime.sessionplan import SessionPlan, is_isolated, plan_sessions
+from streaming.sources.layout import Layout, grown
 from streaming.sources.schema import CapturedRelation, CapturedSource
 from streaming.sources.topics import check_names
 
@@ -34,6 +37,7 @@ class Pipeline:
         choices: view -> its manager, isolated ones included.
         sessions: the isolated views, which have groups of their own.
         broken: views that no longer fit their relations, as they were stored.
+        layouts: captured relation -> all columns that it has had.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Pipeline:
     choices: Mapping[str, Choice]
     sessions: SessionPlan = field(default_factory=SessionPlan)
     broken: Mapping[str, FrescoError] = field(default_factory=dict)
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
 
     @property
     def every_view(self) -> tuple[ViewSpec, ...]:
@@ -138,7 +143,7 @@ class Pipeline:
                 {
                     "name": one.relation.name,
                     "topic": one.topic,
-                    "columns": [[column.name, column.type] for column in one.relation.schema],
+                    "columns": [[c.name, c.type] for c in one.relation.schema if not c.hidden],
                     "left_out": [list(column) for column in one.refused],
                 }
                 for one in self.captured
@@ -173,9 +178,15 @@ def plan_pipeline(config: Config) -> Pipeline:
         [one for one in sources if one.name in captured],
         [one for one in relations if one.source in captured],
     )
+    stored = stored_catalog(config.warehouse)
+    layouts = layouts_now(config, stored, [r for r in relations if r.source in captured])
+    relations = [
+        layouts[name].captured(one) if (name := one.relation.name) in layouts else one
+        for one in relations
+    ]
     by_name = {one.relation.name: one.relation for one in relations}
-    broken = BrokenViews(config.warehouse, by_name)
-    views = broken.checked(load_views(config.views, by_name, broken.instead))
+    broken = BrokenViews(stored, layouts)
+    views = broken.checked(load_views(config.views, by_name, broken.instead, broken.as_of))
     choices = choose_all(config, views, by_name)
     isolated = [view for view in views if is_isolated(view)]
     numbered = [view for view in views if not is_isolated(view)]
@@ -189,7 +200,33 @@ def plan_pipeline(config: Config) -> Pipeline:
         choices,
         plan_sessions(config, isolated, relations),
         broken.errors,
+        layouts,
     )
+
+
+def stored_catalog(warehouse: Path) -> Catalog | None:
+    """The catalog, None before the first start."""
+    try:
+        return load_catalog(warehouse)
+    except FileNotFoundError:
+        return None
+
+
+def layouts_now(
+    config: Config, stored: Catalog | None, relations: Sequence[CapturedRelation]
+) -> dict[str, Layout]:
+    """The layouts of captured relations, grown by what their databases have now."""
+    whole = [name for name, source in config.sources.items() if source.snapshots is not None]
+    names = [one.relation.name for one in relations]
+    known = stored.layouts if stored is not None else {}
+    mine = {name: known[name] for name in names if name in known}
+    found = grown(mine, relations, 0, whole)
+    if any(found[name] != one for name, one in mine.items()):
+        folder = config.warehouse / "_state" / "integrator" / "manifests"
+        last = ManifestStore(folder).latest() if folder.exists() else None
+        number = int(last.snapshot["number"]) + 1 if last is not None else 0
+        found = grown(mine, relations, number, whole)
+    return found
 
 
 def databases(config: Config) -> dict[str, Database]:

@@ -153,7 +153,7 @@ class Regrouping:
         """The view that joins: as the request has it, or as it was before it was suspended."""
         if request.entry is None:
             return next(view for view in catalog.views if view.name == request.view)
-        known = {**catalog.relations, **{view.name: view.relation for view in catalog.views}}
+        known = catalog.known(request.entry.get("layout", 0))
         return spec_of(request.entry, known, f"request {request.number}")
 
 

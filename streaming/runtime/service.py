@@ -27,7 +27,7 @@ from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.joining import JoiningStage
 from streaming.runtime.kafka import Broker, Publisher, Topics
 from streaming.runtime.maintaining import ViewStage
-from streaming.runtime.members import Members, settle_catalog
+from streaming.runtime.members import Members, keep_layouts, settle_catalog
 from streaming.runtime.merging import MergeStage
 from streaming.runtime.origins import Origins
 from streaming.runtime.plan import Pipeline, plan_pipeline
@@ -162,6 +162,8 @@ class Service:
         self.fence = Fence(folder, owner_here(address), self.roles)
         played = ", ".join(self.roles) or "all stages"
         log.info("generation %d of pipeline %s: %s", self.fence.generation, config.pipeline, played)
+        if not self.roles or IntegratorStage.name in self.roles:
+            keep_layouts(config.warehouse, pipeline.layouts)
         self._begin_to_beat(over_kafka)
         give_up = partial(setattr, self, "_error")
         loops = start_sessions(config, pipeline, self.fence, self.metrics, give_up, self.roles)

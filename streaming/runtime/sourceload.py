@@ -28,13 +28,23 @@ import pyarrow.compute as pc
 from streaming.algebra.duckops import DuckOperators
 from streaming.algebra.query import Part, SourceQuery, SourceState
 from streaming.algebra.signed import Signed
-from streaming.algebra.tree import NUMBER, Scan, Schema
+from streaming.algebra.tree import (
+    MULTIPLICITY,
+    NUMBER,
+    Col,
+    Project,
+    Scan,
+    Schema,
+    Tree,
+    column_name,
+)
+from streaming.algebra.types import delta_schema
 from streaming.errors import FrescoError
 from streaming.rows import pack, unpack
 from streaming.runtime.asking import Access
 from streaming.sources.asked import AskedSource
 from streaming.sources.kinds import asked_source
-from streaming.warehouse.initial import folded
+from streaming.warehouse.initial import folded, nulled
 from streaming.warehouse.updates import UpdatesReader
 
 log = logging.getLogger("fresco")
@@ -54,12 +64,19 @@ class SourceLoad:
     Args:
         access: source -> how it is asked.
         schemas: the view's relations.
+        reads: the columns that it reads of each; the others come as NULL. All without.
     """
 
     def __init__(
-        self, warehouse: Path, access: Mapping[str, Access], schemas: Mapping[str, Schema]
+        self,
+        warehouse: Path,
+        access: Mapping[str, Access],
+        schemas: Mapping[str, Schema],
+        reads: Mapping[str, frozenset[int]] | None = None,
     ) -> None:
         self._warehouse, self._schemas = warehouse, schemas
+        every = {name: frozenset(range(len(schema))) for name, schema in schemas.items()}
+        self._reads = {name: sorted((reads or {}).get(name, all_)) for name, all_ in every.items()}
         operators = DuckOperators(
             lambda table: pack(table, _no_stage), lambda rows: unpack(rows, warehouse)
         )
@@ -108,12 +125,27 @@ class SourceLoad:
     def _read(self, name: str, source: AskedSource) -> Taken:
         """Every relation of one source, whole, in one snapshot."""
         own = [one for one in self._schemas if one.partition(".")[0] == name]
-        parts: tuple[Part[Signed], ...] = tuple(
-            Part(Scan(one, self._schemas[one]), {}) for one in own
-        )
+        parts: tuple[Part[Signed], ...] = tuple(Part(self._asked(one), {}) for one in own)
         answer = source.answer(SourceQuery("", 0, 1, name, parts))
-        tables = {one: value.table for one, value in zip(own, answer.rows, strict=True)}
-        return Taken(answer.state, tables)
+        pairs = zip(own, answer.rows, strict=True)
+        return Taken(answer.state, {one: self._whole(one, value.table) for one, value in pairs})
+
+    def _asked(self, relation: str) -> Tree:
+        """The columns that are read of a relation; one in any case, so that rows are counted."""
+        schema = self._schemas[relation]
+        read = self._reads[relation] or [next(i for i, c in enumerate(schema) if not c.hidden)]
+        columns = tuple(Col(at, schema[at].type) for at in read)
+        return Project(Scan(relation, schema), columns, tuple(schema[at] for at in read))
+
+    def _whole(self, relation: str, rows: pa.Table) -> pa.Table:
+        """The answer with every column of the relation, NULL where it was not asked."""
+        wanted, read = delta_schema(self._schemas[relation]), self._reads[relation]
+        cells = {name: rows.column(name) for name in (NUMBER, MULTIPLICITY)}
+        for field in list(wanted)[2:]:
+            cells[field.name] = pa.nulls(rows.num_rows, field.type)
+        for place, at in enumerate(read):
+            cells[column_name(at)] = rows.column(column_name(place))
+        return pa.table([cells[field.name].cast(field.type) for field in wanted], schema=wanted)
 
     def _brought(
         self,
@@ -142,6 +174,7 @@ class SourceLoad:
         for relation, rows in taken.rows.items():
             schema = self._schemas[relation]
             recent = reader.updates(relation, schema, first - 1, last)
+            recent = nulled(recent, set(range(len(schema))).difference(self._reads[relation]))
             mask = np.isin(recent.column(NUMBER).to_numpy(), np.array(missed, np.int64))
             both = pa.concat_tables([rows.cast(recent.schema), recent.filter(pa.array(mask))])
             found[relation] = folded(both, schema, last)
@@ -153,12 +186,11 @@ def needs(schemas: Mapping[str, Schema]) -> set[str]:
     return {relation.partition(".")[0] for relation in schemas}
 
 
-def cannot_be_asked(missing: Sequence[str], kept_from: int) -> FrescoError:
+def cannot_be_asked(missing: Sequence[str], why: str) -> FrescoError:
     """The error of a view whose initial rows are nowhere to be had."""
     return FrescoError(
         "VIEW_INITIAL_ROWS",
-        f"updates below number {kept_from} have been dropped (retention), and source "
-        f"{', '.join(missing)} cannot be asked for its rows",
+        f"{why}, and source {', '.join(missing)} cannot be asked for its rows",
         where="_updates",
         todo="give the source a connection, start the service again, and ask again",
     )

@@ -201,7 +201,7 @@ def _view_stage(
     )
     folds, actions = config.limits.checkpoint_batches, topics.actions(group)
     if member.request is not None:
-        rest = folds, pipeline.relations, _access(config, pipeline)
+        rest = folds, pipeline.relations, _access(config, pipeline), pipeline.layouts
         return JoiningStage(spec, member.request, evaluators, warehouse, actions, metrics, *rest)
     if choice.parents:
         groups = {name: pipeline.group_of(name) for name in choice.parents}

@@ -78,7 +78,12 @@ def wanted_of(source: Source, captured: CapturedSource, pipeline: Pipeline) -> W
         captured.prefix,
         captured.notification_topic,
         [one.counted_as for one in mine],
-        [f"{one.counted_as}.{column.name}" for one in mine for column in one.relation.schema],
+        [
+            f"{one.counted_as}.{column.name}"
+            for one in mine
+            for column in one.relation.schema
+            if not column.hidden
+        ],
         captured.snapshot,
         captured.transactions == "metadata",
         source.decimals,

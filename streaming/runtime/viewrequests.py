@@ -10,6 +10,7 @@ import itertools
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from streaming.catalog import Catalog, ViewSpec, entry_of, known_catalog, parse_view_file
@@ -18,10 +19,13 @@ from streaming.errors import FrescoError
 from streaming.runtime.choosing import Choice, choose
 from streaming.runtime.grouping import block_size
 from streaming.runtime.manifests import ManifestStore
+from streaming.runtime.plan import layouts_now
 from streaming.runtime.requests import Request, Requests
+from streaming.runtime.schemas import source_relations
 from streaming.runtime.sessionplan import refuse_isolated, without_isolated
 from streaming.runtime.viewchanges import refused_routing
 from streaming.runtime.viewstates import suspended_views
+from streaming.sources.schema import CapturedRelation
 from streaming.viewfile import read_header
 
 DROPPED = ".dropped"
@@ -38,8 +42,9 @@ def ask_to_add(config: Config, file: Path) -> Request:
     catalog = known_catalog(config.warehouse)
     if not file.is_file():
         raise FrescoError("VIEW_FILE", "there is no such file", where=str(file))
-    known = {**catalog.relations, **{view.name: view.relation for view in catalog.views}}
-    spec = parse_view_file(file, known)
+    catalog = with_columns_of_now(config, catalog)
+    spec = parse_view_file(file, catalog.known(catalog.generation))
+    spec = replace(spec, layout=catalog.generation)
     for view in catalog.views:
         if view.name.lower() == spec.name.lower():
             raise FrescoError(
@@ -120,6 +125,22 @@ def ask_to_resume(warehouse: Path, name: str) -> Request:
             todo="see `fresco status`; a view that waits for its source goes on by itself",
         )
     return Requests(warehouse).put("resume", name)
+
+
+def with_columns_of_now(config: Config, catalog: Catalog) -> Catalog:
+    """The catalog with the columns that the databases have now, as far as they can be asked.
+
+    The service comes to the same as soon as it looks (`schemawatch`): what is asked for waits for that.
+    """
+    found: list[CapturedRelation] = []
+    for name, source in config.sources.items():
+        if source.secret() is not None and source.capture != "none":
+            with suppress(FrescoError):
+                found += source_relations(config, name)
+    found = [one for one in found if one.relation.name in catalog.layouts]
+    layouts = {**catalog.layouts, **layouts_now(config, catalog, found)}
+    relations = {name: one.newest for name, one in layouts.items()}
+    return replace(catalog, layouts=layouts, relations=relations)
 
 
 # Checks -------------------------------------------------------------------------------------------

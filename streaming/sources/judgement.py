@@ -95,7 +95,7 @@ def _lost(captured: CapturedRelation, table: pa.Table) -> list[Rule]:
     relation = captured.relation
     needed = relation.key
     if relation.name.endswith(f".{GLOBAL_TABLE}"):
-        needed = tuple(range(len(relation.schema)))
+        needed = captured.comes
     rules: list[Rule] = []
     for name in ("missing", "unfit"):
         lists = table[name].combine_chunks()
@@ -108,7 +108,7 @@ def _lost(captured: CapturedRelation, table: pa.Table) -> list[Rule]:
             mask[rows[values == position]] = True
             rules.append((pa.array(mask), _broken(captured, position, name == "missing")))
         if name == "missing":
-            everything = pc.equal(pc.list_value_length(lists), len(relation.schema))
+            everything = pc.equal(pc.list_value_length(lists), len(captured.comes))
             text = f"SOURCE_FIELD_MISSING\nhas no column of {relation.name}\n"
             rules.append((pc.fill_null(everything, False), text))
     return rules

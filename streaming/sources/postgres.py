@@ -23,7 +23,7 @@ from streaming.sources.origin import Origin
 from streaming.sources.schema import CapturedRelation, captured
 
 _COLUMNS = """
-SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attgenerated <> ''
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', a.attnum
 FROM pg_attribute a
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
@@ -132,11 +132,12 @@ def read_schemas(
                 topic_name(prefix, full),
                 [
                     (column, f"{type_} generated" if generated else type_)
-                    for column, type_, generated in columns
+                    for column, type_, generated, _ in columns
                 ],
                 key=key,
                 collection=full,
                 decimals=decimals,
+                known={name: (type_, f"{oid}.{at}") for name, type_, _, at in columns},
             )
             relations.append(replace(relation, toasts_from=int(toasts[0]) if toasts else 0))
     return relations

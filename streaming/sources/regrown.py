@@ -1,8 +1,9 @@
 """Rows held over a restart after which their relation has other columns (DESIGN 6).
 
 A start reads the relations' columns anew, while rows that wait were decoded for the columns of before.
-Columns are found again by name and type; one that was not decoded then is missing in those rows, just
-as if their events had not named it.
+A layout only grows (`layout`), so columns are where they were; of other columns than those of before,
+they are found again by name and type. One that was not decoded then is missing in those rows, just as if
+their events had not named it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def refitted(
     result = dict(held)
     for name, notes in held.items():
         if name in now and name in columns and list(map(list, columns[name])) != now[name]:
-            old = tuple(Column(*pair) for pair in columns[name])
+            old = tuple(Column(column, type_) for column, type_ in columns[name])
             before = CapturedRelation(Relation(name, old), "", "", ())
             rows = Held(row_schema(before), None, files).restore(notes).read()
             fitted = Held(row_schema(captured[name])).plus(_refit(rows, old, captured[name]))
@@ -54,12 +55,11 @@ def refitted(
 
 def _refit(rows: pa.Table, old: Sequence[Column], captured: CapturedRelation) -> pa.Table:
     schema = row_schema(captured)
+    now = [Column(one.name, one.type) for one in captured.relation.schema]
     found = {column: position for position, column in enumerate(old)}
-    place = {
-        found[column]: position
-        for position, column in enumerate(captured.relation.schema)
-        if column in found
-    }
+    place = {found[column]: position for position, column in enumerate(now) if column in found}
+    if now[: len(old)] == list(old):
+        place = {position: position for position in range(len(old))}
     new = [p for p in range(len(captured.relation.schema)) if p not in place.values()]
     columns = {name: rows[name] for name in rows.column_names if not name[1:].isdigit()}
     pairs = zip(rows["unfit"].to_pylist(), rows["prints"].to_pylist(), strict=True)

@@ -81,6 +81,7 @@ def _retyped(captured: CapturedRelation, prefix: str | None) -> tuple[int, ...]:
         position
         for position, column in enumerate(captured.relation.schema)
         if column.name in fields
+        and position not in captured.lost
         and not _readable(captured, position, _field_kind(fields[column.name]))
     )
 
@@ -89,11 +90,11 @@ def _field_kind(field: Mapping[str, Any]) -> str:
     said = str((field.get("parameters") or {}).get(SOURCE_TYPE, "")).upper()
     if said.startswith("BIGINT") and field.get("type") == "int64":
         return "unsigned" if "UNSIGNED" in said else "signed"
-    return _kind(connect_type(field))
+    return written_as(connect_type(field))
 
 
 def _readable(captured: CapturedRelation, position: int, kind: str) -> bool:
-    expected = _kind(captured.source_types[position])
+    expected = written_as(captured.source_types[position])
     if kind == expected:
         return True
     if expected.startswith("decimal"):
@@ -107,7 +108,7 @@ def _readable(captured: CapturedRelation, position: int, kind: str) -> bool:
     return kind in _READ_AS.get(expected, ())
 
 
-def _kind(database: str) -> str:
+def written_as(database: str) -> str:
     """How JSON carries the values of a database type."""
     parts = source_type(database)
     if parts.base in ("numeric", "decimal"):

@@ -13,6 +13,7 @@ prints of a column add up to 0 exactly when every image that could not be read i
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +47,9 @@ def row_query(
         retyped: columns whose values are of another type now are among them (`finish_rows`).
     """
     schema = captured.relation.schema
-    row = {column.name: "VARCHAR" for column in schema}
+    comes = captured.comes
+    fields = list(dict.fromkeys(schema[at].name for at in comes))
+    row = dict.fromkeys(fields, "VARCHAR")
     place = {"lsn": "VARCHAR"} if dialect == "postgres" else {"file": "VARCHAR", "pos": "VARCHAR"}
     place |= {"snapshot": "VARCHAR", **({"ts_ms": "VARCHAR"} if timed else {})}
     time = "TRY_CAST(e.source.ts_ms AS BIGINT) AS committed_ms, " if timed else ""
@@ -60,9 +63,8 @@ def row_query(
     structure = json.dumps({"payload": shape} if wrapped else shape).replace("'", "''")
     event = "j.payload" if wrapped else "j"
     path = "$.payload" if wrapped else "$"
-    olds = casts(captured, "x")
-    news = casts(captured, "y")
-    texts, stale, doubtful = _images(captured, dialect)
+    olds, news = casts(captured, "x"), casts(captured, "y")
+    texts, stale, doubtful = _images(captured, dialect, fields)
     values = []
     checks: dict[str, dict[int, list[str]]] = {"b": {}, "a": {}}
     unread: dict[str, list[str]] = {"b": [], "a": []}
@@ -79,7 +81,7 @@ def row_query(
             else:
                 values.append(f"{text} IS NOT NULL AS {name}_text")
                 unread[name[0]].append(f"{text} IS NOT NULL")
-    values += _named_fields(len(schema), path)
+    values += _named_fields(comes, path)
     toast = "NULL::INTEGER[]"
     if stale:
         marked = ", ".join(stale)
@@ -106,14 +108,16 @@ def row_query(
     )
 
 
-def _images(captured: CapturedRelation, dialect: str) -> tuple[list[str], list[str], str]:
+def _images(
+    captured: CapturedRelation, dialect: str, fields: Sequence[str]
+) -> tuple[list[str], list[str], str]:
     """SQL of the texts of both images, x0.. and y0..; where a new one stands for an unchanged value, its
     position; and whether nobody can tell that it does (`placeholder`)."""
     texts, stale, doubts = [], [], []
     width = len(captured.relation.schema)
-    olds = [f"struct_extract_at(e.before, {position + 1})" for position in range(width)]
+    olds = [_field("e.before", captured, position, fields) for position in range(width)]
     for position, (old, column) in enumerate(zip(olds, captured.relation.schema, strict=True)):
-        new = f"struct_extract_at(e.after, {position + 1})"
+        new = _field("e.after", captured, position, fields)
         texts.append(f"{old} AS x{position}")
         mark = placeholder.mark(captured, column.type) if dialect == "postgres" else ""
         if not mark:
@@ -131,14 +135,23 @@ def _images(captured: CapturedRelation, dialect: str) -> tuple[list[str], list[s
     return texts, stale, f"coalesce(({' OR '.join(doubts)}) AND {narrow}, false)"
 
 
-def _named_fields(width: int, path: str) -> list[str]:
+def _field(image: str, captured: CapturedRelation, position: int, fields: Sequence[str]) -> str:
+    """SQL: the text of a column in an image of the row; none of one that does not come any more."""
+    if position in captured.lost:
+        return "NULL::VARCHAR"
+    return (
+        f"struct_extract_at({image}, {fields.index(captured.relation.schema[position].name) + 1})"
+    )
+
+
+def _named_fields(comes: Sequence[int], path: str) -> list[str]:
     """SQL: the names of the fields in each image that has a NULL, as `KEYS`."""
     cells = []
     for has, text, keys, side in (
         ("has_before", "x", "kb", "before"),
         ("has_after", "y", "ka", "after"),
     ):
-        null = " OR ".join(f"{text}{i} IS NULL" for i in range(width))
+        null = " OR ".join(f"{text}{i} IS NULL" for i in comes)
         fields = f"json_keys(v, '{path}.{side}')"
         cells.append(f"CASE WHEN {has} AND ({null}) THEN {fields} END AS {keys}")
     return cells
@@ -164,12 +177,12 @@ def mysql_place(file: str, offset: str) -> str:
 
 def _missing(captured: CapturedRelation) -> str:
     """SQL: the columns that an image of the row does not name, null when it names them all."""
-    names = [_quoted(column.name) for column in captured.relation.schema]
-    every = f"[{', '.join(names)}]"
+    names = {at: _quoted(captured.relation.schema[at].name) for at in captured.comes}
+    every = f"[{', '.join(dict.fromkeys(names.values()))}]"
     lacking = " OR ".join(f"({k} IS NOT NULL AND NOT list_has_all({k}, {every}))" for k in KEYS)
     checks = {
         position: [f"({k} IS NOT NULL AND NOT list_contains({k}, {name}))" for k in KEYS]
-        for position, name in enumerate(names)
+        for position, name in names.items()
     }
     return f"CASE WHEN {lacking} THEN {_listed(checks)} END"
 

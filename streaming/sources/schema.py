@@ -140,6 +140,9 @@ class CapturedRelation:
             NUMERIC(p,0) only, where base64 and digits can look alike; otherwise both are recognised.
         placeholder: the connector's `unavailable.value.placeholder` (`sources.placeholder`).
         toasts_from: octets of a row from which PostgreSQL stores values of it apart.
+        natives: the type of each column as the database itself writes it; () where nobody has asked it.
+        identities: what it tells columns of one name apart by (`layout.Kept`); () likewise.
+        lost: positions of the columns of which no value comes any more.
     """
 
     relation: Relation
@@ -151,6 +154,14 @@ class CapturedRelation:
     decimals: Literal["precise", "string"] = "precise"
     placeholder: str = "__debezium_unavailable_value"
     toasts_from: int = 2032
+    natives: tuple[str, ...] = ()
+    identities: tuple[str, ...] = ()
+    lost: frozenset[int] = frozenset()
+
+    @property
+    def comes(self) -> tuple[int, ...]:
+        """Positions of the columns whose values come."""
+        return tuple(at for at in range(len(self.relation.schema)) if at not in self.lost)
 
     @property
     def counted_as(self) -> str:
@@ -165,12 +176,14 @@ def captured(
     key: Sequence[str] = (),
     collection: str = "",
     decimals: Literal["precise", "string"] = "precise",
+    known: Mapping[str, tuple[str, str]] | None = None,
 ) -> CapturedRelation:
     """A captured relation from (column, database type) pairs; unsupported types go to `refused`.
 
     Args:
         name: "source.table".
         key: names of the primary key's columns; a key with a refused column counts as none.
+        known: column -> the database's own name of its type, and the column's identity.
 
     Raises:
         FrescoError: SOURCE_NO_COLUMNS when no column has a supported type; SOURCE_GLOBAL_TABLE when
@@ -200,6 +213,8 @@ def captured(
         collection=collection,
         refused=refused,
         decimals=decimals,
+        natives=tuple(known[column][0] for column, _ in kept) if known else (),
+        identities=tuple(known[column][1] for column, _ in kept) if known else (),
     )
 
 

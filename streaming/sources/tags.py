@@ -20,8 +20,8 @@ from streaming.sources.snapshots import SnapshotWork
 
 
 def _columns(tags: CapturedRelation) -> tuple[int, int]:
-    names = [column.name for column in tags.relation.schema]
-    return names.index("id"), names.index("parts")
+    seen = {one.name: at for at, one in enumerate(tags.relation.schema) if not one.hidden}
+    return seen["id"], seen["parts"]
 
 
 def transaction_parts(source: str, tags: CapturedRelation, work: Work) -> list[Part]:

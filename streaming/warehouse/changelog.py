@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake.transaction import AddAction
 
@@ -135,7 +136,8 @@ def _numbered_rows(
 ) -> pa.Table:
     field = struct_field(name, schema)
     inner = {column_name(at): one.name for at, one in enumerate(field.type)}
-    paths = [f"{field.name}.{inner[column]}" for column in target.names[2:]]
+    wanted = {one for column in target.names[2:] for one in _widened(column, schema)}
+    paths = [f"{field.name}.{inner[column]}" for column in inner if column in wanted]
     rows = read_file(place, entry.path, ["number", "multiplicity", *paths])
     number = ds.field("number")
     rows = rows.filter((number > bounds[0]) & (number <= bounds[1]))
@@ -146,9 +148,20 @@ def _numbered_rows(
     held = fields_of(rows, field.name)
     for column in target.names[2:]:
         kind = target.field(column).type
-        found = held.get(inner[column])
-        columns[column] = pa.nulls(rows.num_rows, kind) if found is None else found.cast(kind)
+        found = [held[inner[one]] for one in _widened(column, schema) if inner[one] in held]
+        cells = [one.cast(kind) for one in found] or [pa.nulls(rows.num_rows, kind)]
+        columns[column] = cells[0] if len(cells) == 1 else pc.coalesce(*cells)
     return pa.table(columns, schema=target)
+
+
+def _widened(column: str, schema: Schema) -> list[str]:
+    """A column and the narrower ones that it goes on with, whose values are its own."""
+    at: int | None = int(column.removeprefix("c"))
+    found = []
+    while at is not None:
+        found.append(column_name(at))
+        at = schema[at].before
+    return found
 
 
 def fields_of(rows: pa.Table, struct: str) -> dict[str, pa.ChunkedArray]:

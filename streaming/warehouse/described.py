@@ -17,6 +17,7 @@ from typing import Any
 
 from streaming.algebra.tree import Column, Relation, Schema
 from streaming.errors import FrescoError
+from streaming.sources.layout import Layout, layout_of
 from streaming.warehouse.files import Place
 from streaming.warehouse.table import ViewTable
 
@@ -28,14 +29,20 @@ class Described:
     """A warehouse's views (with their groups and whole catalog entries) and relations, by name.
 
     Attributes:
+        layouts: relation -> its columns, those that it had once among them.
         dropped: view -> the number after which it left, of those that have.
     """
 
     views: Mapping[str, ViewTable]
     groups: Mapping[str, str]
     entries: Mapping[str, Mapping[str, Any]]
-    relations: Mapping[str, Relation]
+    layouts: Mapping[str, Layout]
     dropped: Mapping[str, int]
+
+    @property
+    def relations(self) -> dict[str, Relation]:
+        """Every relation as a view would be planned over it now."""
+        return {name: layout.newest for name, layout in self.layouts.items()}
 
 
 def read_catalog(warehouse: Place) -> Described:
@@ -78,13 +85,17 @@ def described(value: Mapping[str, Any]) -> Described:
         for name, entry in entries.items()
     }
     groups = {name: entry["group"] for name, entry in entries.items()}
-    relations = {
-        entry["name"]: Relation(
-            entry["name"], _schema(entry["schema"]), tuple(entry.get("key") or ())
+    layouts = {
+        entry["name"]: layout_of(
+            {
+                "name": entry["name"],
+                "schema": _columns(entry["schema"]),
+                "key": entry.get("key") or (),
+            }
         )
         for entry in _listed(value.get("relations", ()))
     }
-    return Described(views, groups, entries, relations, dict(value.get("dropped", {})))
+    return Described(views, groups, entries, layouts, dict(value.get("dropped", {})))
 
 
 def _listed(value: Any) -> list[Mapping[str, Any]]:
@@ -94,8 +105,12 @@ def _listed(value: Any) -> list[Mapping[str, Any]]:
     return list(value)
 
 
+def _columns(columns: Any) -> list[Mapping[str, Any]]:
+    return [
+        one if isinstance(one, Mapping) else dict(zip(("name", "type"), one, strict=True))
+        for one in columns
+    ]
+
+
 def _schema(columns: Any) -> Schema:
-    pairs = (
-        (one["name"], one["type"]) if isinstance(one, Mapping) else tuple(one) for one in columns
-    )
-    return tuple(Column(name, kind) for name, kind in pairs)
+    return tuple(Column(one["name"], one["type"]) for one in _columns(columns))

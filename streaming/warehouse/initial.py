@@ -16,13 +16,14 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from streaming.algebra.tree import MULTIPLICITY, NUMBER, Schema
+from streaming.algebra.tree import MULTIPLICITY, NUMBER, Schema, column_name
 from streaming.algebra.types import delta_schema
 from streaming.errors import FrescoError
 from streaming.messages import Control
 from streaming.sources.schema import CapturedRelation
 from streaming.sources.unread import PRINTS
 from streaming.warehouse.decisions import standing
+from streaming.warehouse.names import position_of
 from streaming.warehouse.net import net_changes
 from streaming.warehouse.updates import LostColumn, UpdatesReader
 
@@ -41,9 +42,15 @@ def folded(rows: pa.Table, schema: Schema, number: int) -> pa.Table:
 
 
 def relations_at(
-    reader: UpdatesReader, schemas: Mapping[str, Schema], number: int
+    reader: UpdatesReader,
+    schemas: Mapping[str, Schema],
+    number: int,
+    without: frozenset[int] = frozenset(),
 ) -> dict[str, pa.Table]:
     """Relation -> its rows in the state after `number`, as a delta under `number`.
+
+    Args:
+        without: positions of columns that are to be NULL.
 
     Raises:
         FrescoError: VIEW_INITIAL_ROWS, `_updates` no longer has everything from number 0 on.
@@ -57,8 +64,17 @@ def relations_at(
     found = {}
     for name, schema in schemas.items():
         rows = reader.updates(name, schema, emptied.get(name, 0) - 1, number)
-        found[name] = folded(rows, schema, number)
+        found[name] = folded(nulled(rows, without), schema, number)
     return found
+
+
+def nulled(rows: pa.Table, positions: Iterable[int]) -> pa.Table:
+    """A delta with NULL in some of its columns."""
+    for position in positions:
+        at = rows.schema.get_field_index(column_name(position))
+        field = rows.schema.field(at)
+        rows = rows.set_column(at, field, pa.nulls(rows.num_rows, field.type))
+    return rows
 
 
 def contents_of(warehouse: str, captured: CapturedRelation, number: int) -> pa.Table:
@@ -78,7 +94,8 @@ def contents_of(warehouse: str, captured: CapturedRelation, number: int) -> pa.T
             "source has; or go on "
             "with what the log has told: `fresco skip TOPIC PARTITION OFFSET --reason WHY`",
         )
-    return relations_at(reader, {relation.name: relation.schema}, number)[relation.name]
+    schemas = {relation.name: relation.schema}
+    return relations_at(reader, schemas, number, captured.lost)[relation.name]
 
 
 def dropped(reader: UpdatesReader) -> FrescoError:
@@ -158,14 +175,14 @@ def taints(
     columns = []
     for one in still_lost(reader.lost_columns(after, upto), emptied):
         names = [column.name for column in schemas.get(one.relation, ())]
-        if one.column in names:
-            said = f"column {one.column} of {one.relation} cannot be read"
+        if (at := position_of(one.column, names)) is not None:
+            said = f"column {names[at]} of {one.relation} cannot be read"
             columns.append(
                 Control(
                     number=one.number,
                     relation=one.relation,
                     kind="tainted",
-                    columns=(names.index(one.column),),
+                    columns=(at,),
                     adds=one.adds,
                     what=f"{said} from transaction {one.number} on"
                     + (f": {one.what}" if one.what else ""),

@@ -64,6 +64,17 @@ def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(distinct)
 
 
+def position_of(label: str, names: Sequence[str]) -> int | None:
+    """Where the column of one of these names is that `distinct_names` gives a label, None for another.
+
+    A label may be a true name where names clash by case only: so it was written before.
+    """
+    for known in (distinct_names(names), tuple(names)):
+        if label in known:
+            return known.index(label)
+    return None
+
+
 def folder_name(name: str) -> str:
     """A folder for one partition's files, in characters no file system or URL changes.
 

@@ -19,11 +19,13 @@ from typing import Any
 import pyarrow as pa
 
 from streaming.algebra.tree import NUMBER, Column, Relation, Schema
+from streaming.algebra.types import delta_schema
 from streaming.errors import FrescoError
 from streaming.messages import Control
 from streaming.warehouse.changelog import check_delta, numbered_rows, read_numbered
 from streaming.warehouse.files import QUICK, Action, Place, delete_files, write_file
 from streaming.warehouse.log import versions
+from streaming.warehouse.names import distinct_names
 from streaming.warehouse.options import TableOptions
 from streaming.warehouse.snapshot import KEPT_FROM, KEPT_SINCE
 from streaming.warehouse.table import (
@@ -53,7 +55,7 @@ CONTROLS_SCHEMA: Schema = (
     Column("place", "string"),
     Column("adds", "bigint"),
 )
-"""`columns` is a JSON list of names: positions are those of one start, names stay."""
+"""`columns` is a JSON list of names (`names.distinct_names` of the relation's columns)."""
 _ATTEMPTS = 8
 
 
@@ -152,6 +154,9 @@ class UpdatesWriter:
         if name not in self._relations:
             raise FrescoError("WAREHOUSE_SCHEMA", "no such relation in _updates", where=name)
         schema = self._relations[name].schema
+        for field in list(delta_schema(schema))[delta.num_columns :]:
+            # A step of before the relation got the column, which a start repeats.
+            delta = delta.append_column(field, pa.nulls(delta.num_rows, field.type))
         return numbered_rows(name, schema, check_delta(ViewTable(name, schema), delta))
 
     def _control_rows(self, controls: Sequence[Control]) -> pa.Table:
@@ -176,8 +181,8 @@ class UpdatesWriter:
         )
 
     def _column_names(self, control: Control) -> str:
-        schema = self._relations[control.relation].schema
-        return json.dumps([schema[position].name for position in control.columns])
+        names = distinct_names([one.name for one in self._relations[control.relation].schema])
+        return json.dumps([names[position] for position in control.columns])
 
     def _write(self, rows: Mapping[str, pa.Table]) -> list[Action]:
         place = self.table.place

@@ -105,7 +105,7 @@ def test_a_request_that_no_longer_fits_the_configuration_ends_no_other(
 ) -> None:
     """The catalog still has the relation, so the command lets it through; the service has not."""
     left = changingviews.relations()[:1]
-    monkeypatch.setattr(changingviews, "relations", lambda: left)
+    monkeypatch.setattr(changingviews, "relations", lambda *_: left)
     again = Driver(shop)
     ask_to_add(shop.config, shop.write("large", LARGE))
     ask_to_add(shop.config, shop.write("words", WORDS))

@@ -1,0 +1,90 @@
+"""Relations as views were planned over them, whose tables have been altered since (`sources.layout`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from streaming.algebra.parse import parse
+from streaming.algebra.scans import columns_read
+from streaming.algebra.tree import Column, Relation
+from streaming.sources.layout import Layout, unrecorded
+
+
+class Versions:
+    """The generations that views are over, where these do not see the columns that are there now.
+
+    Args:
+        specs: the views' entries in the catalog.
+    """
+
+    def __init__(
+        self, layouts: Mapping[str, Layout], specs: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        self._layouts = layouts
+        self._of: dict[str, int] = {}
+        for name, spec in specs.items():
+            generation = int(spec.get("layout", 0))
+            over = [layouts[one] for one in spec["relations"] if one in layouts]
+            if any(one.as_of(generation).schema != one.newest.schema for one in over):
+                self._of[name] = generation
+
+    def generation(self, view: str) -> int | None:
+        """Of a view that is over older columns; None of another."""
+        return self._of.get(view)
+
+    def of(self, relation: Relation) -> dict[int, Relation]:
+        """The relation in each of these generations."""
+        layout = self._layouts.get(relation.name)
+        wanted = sorted(set(self._of.values())) if layout is not None else ()
+        return {one: layout.as_of(one) for one in wanted if layout is not None}
+
+    def untold(self, relation: str, emptied: Sequence[int]) -> frozenset[str]:
+        """Names of the columns that are recorded from a later number than the relation's rows.
+
+        Args:
+            emptied: the numbers under which it was emptied.
+        """
+        layout = self._layouts.get(relation)
+        begin = max(emptied, default=0)
+        columns = layout.columns if layout is not None else ()
+        return frozenset(one.name for one in columns if one.until is None and one.first > begin)
+
+    def unknown(
+        self, specs: Mapping[str, Mapping[str, Any]], emptied: Mapping[str, Sequence[int]]
+    ) -> dict[str, str]:
+        """View -> which column it reads that nothing recorded tells, so that it cannot be recomputed.
+
+        Args:
+            specs: the views' entries, parents first.
+            emptied: relation -> the numbers under which it was emptied.
+        """
+        if not any(self.untold(name, emptied.get(name, ())) for name in self._layouts):
+            return {}
+        found: dict[str, str] = {}
+        last = {name: max(numbers, default=0) for name, numbers in emptied.items()}
+        for name, spec in specs.items():
+            over = next((found[one] for one in spec["relations"] if one in found), None)
+            if over is not None:
+                found[name] = over
+                continue
+            known = {
+                one: layout.as_of(int(spec.get("layout", 0)))
+                for one, layout in self._layouts.items()
+            }
+            for one in specs.values():
+                columns = tuple(Column(each["name"], each["type"]) for each in one["schema"])
+                known[str(one["name"])] = Relation(str(one["name"]), columns)
+            reads = columns_read(parse(spec["sql"], known))
+            for relation, at in unrecorded(self._layouts, reads, last):
+                column = self._layouts[relation].columns[at]
+                found[name] = (
+                    f"column {column.name} of {relation} is recorded from {column.first} on"
+                )
+        return found
+
+    def relations(self, generation: int | None) -> dict[str, Relation]:
+        """All relations in a generation; none for the newest."""
+        if generation is None:
+            return {}
+        return {name: one.as_of(generation) for name, one in self._layouts.items()}

@@ -22,14 +22,21 @@ from streaming.runtime.choosing import Choice, choose
 from streaming.runtime.grouping import form_groups
 from streaming.runtime.joining import JoiningStage
 from streaming.runtime.kafka import Topics, headers
-from streaming.runtime.members import Members, keep_layouts, settle_catalog
-from streaming.runtime.plan import Pipeline, layouts_now, stored_catalog
+from streaming.runtime.members import Members, settle_catalog
+from streaming.runtime.plan import (
+    Pipeline,
+    keep_layouts,
+    layouts_now,
+    replanned,
+    stored_catalog,
+)
 from streaming.runtime.pulse import NOTHING
 from streaming.runtime.requests import Requests
 from streaming.runtime.returning import ReturningStage
 from streaming.runtime.stages import build_stages
 from streaming.runtime.step import Fence, Manifest, ManifestStore, Outgoing, Stage, Stepper
 from streaming.sourceconfig import Source
+from streaming.sources.layout import grown
 from streaming.sources.schema import CapturedRelation, CapturedSource, captured
 from tests.sourcelog import RECORDS, Record, SourceLog
 from tests.sourcelog import Topics as Offsets
@@ -142,11 +149,16 @@ class Shop:
             return None
         return self.shape({"id": id_, "account": values[0], "amount": values[1]})
 
+    def altered(self, planned: Pipeline) -> Sequence[CapturedRelation]:
+        """The captured relations, if one of them is not what it was."""
+        found = relations(self.columns, self.identities)
+        return found if grown(planned.layouts, found, 0) != dict(planned.layouts) else ()
+
     def planned(self) -> Pipeline:
         """What a start plans from the view files."""
         captured_ = relations(self.columns, self.identities)
         stored = stored_catalog(self.warehouse)
-        layouts = layouts_now(self.config, stored, captured_)
+        layouts = layouts_now(self.config, stored.layouts if stored else {}, captured_)
         captured_ = [layouts[one.relation.name].captured(one) for one in captured_]
         by_name = {one.relation.name: one.relation for one in captured_}
         broken = BrokenViews(stored, layouts)
@@ -187,12 +199,19 @@ class Driver:
         self._roles = roles
         self.shop, self._reach = shop, reach
         self._at: dict[tuple[str, str], int] = {}
+        self.fence: Fence | None = None
         planned = shop.planned()
         settle_catalog(shop.warehouse, planned)
         keep_layouts(shop.warehouse, planned.layouts)
-        self.members = Members(shop.config, planned)
-        self.fence = Fence(shop.warehouse / "_state" / "generations", {"process": "a test"}, roles)
         self.topics, self.metrics = Topics(NAME), Metrics()
+        self._over(planned)
+
+    def _over(self, planned: Pipeline) -> None:
+        """Stages over a pipeline as it is now."""
+        shop = self.shop
+        self.planned, self.members = planned, Members(shop.config, planned)
+        folder = shop.warehouse / "_state" / "generations"
+        self.fence = self.fence or Fence(folder, {"process": "a test"}, self._roles)
         self.stages = build_stages(
             shop.config,
             self.members.plan(),
@@ -200,16 +219,23 @@ class Driver:
             self.metrics,
             cast(Any, None),
             self.members,
-            roles,
+            self._roles,
         )
         for merge in self.stages.merges.values():
-            merge.writer.before_commit = lambda table: reach(f"commit of {table}")
+            merge.writer.before_commit = lambda table: self._reach(f"commit of {table}")
         self.steppers: dict[str, Stepper] = {}
         for stage in self._all_stages():
             self._run(stage)
         if (integrator := self.stages.integrator) is not None:
             self._run(integrator)
             self._source = _Reader(shop, self.steppers[integrator.name])
+
+    def look(self) -> None:
+        """As the service looks at its sources' catalogs."""
+        if found := self.shop.altered(self.planned):
+            self._at.clear()
+            self.stages.close()
+            self._over(replanned(self.shop.config, self.planned, found))
 
     def close(self) -> None:
         self.stages.close()
@@ -293,6 +319,7 @@ class Driver:
     def _run(self, stage: Stage) -> None:
         folder = self.shop.warehouse / "_state" / stage.name.replace(":", "-") / "manifests"
         store = _Store(folder, self._reach)
+        assert self.fence is not None
         try:
             stepper = Stepper(self.stages.stepped(stage), store, self.fence, self._publish)
         except Exception as error:

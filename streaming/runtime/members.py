@@ -16,10 +16,8 @@ from pathlib import Path
 from streaming.catalog import PATH as CATALOG
 from streaming.catalog import (
     Catalog,
-    catalog_held,
     compare_catalog,
     load_catalog,
-    replace_catalog,
     save_catalog,
     spec_of,
     tokens_of,
@@ -31,7 +29,7 @@ from streaming.runtime.plan import Pipeline
 from streaming.runtime.requests import Request, Requests
 from streaming.runtime.sessionplan import without_isolated
 from streaming.runtime.viewchanges import Live, ViewChanges, role_of, stage_name
-from streaming.sources.layout import Layout
+from streaming.runtime.viewstates import suspended_views
 from streaming.views import ViewSpec
 
 
@@ -70,6 +68,9 @@ class Members:
         self._read: tuple[bytes, Catalog] | None = None
         """The catalog's file and what it says: it is asked for often, and parsing SQL takes long."""
         self._worked: tuple[object, dict[str, Member]] | None = None
+        self._broken = frozenset(planned.broken)
+        self.generation = planned.generation
+        """Of the relations' columns; a view that is planned over newer ones waits for them."""
 
     def plan(self) -> Pipeline:
         """The pipeline as it is now, views that are to join included; its groups without those.
@@ -83,7 +84,7 @@ class Members:
         for view in views:
             choices[view.name] = choose(self._config, view, self._relations, choices)
         for one in self.requests.open():
-            if one.entry is None:
+            if one.entry is None or self._is_early(one):
                 continue
             try:
                 view = self._spec_of(one, catalog)
@@ -160,7 +161,7 @@ class Members:
 
         Worked out only when a request, a word of one, or the catalog is new.
         """
-        version = self.requests.files(), id(self.catalog())
+        version = self.requests.files(), id(self.catalog()), self.generation
         if self._worked is None or self._worked[0] != version:
             self._worked = version, self._wanted()
         return dict(self._worked[1])
@@ -173,14 +174,24 @@ class Members:
         }
         catalog = self.catalog()
         for one in self.requests.open():
+            if self._is_early(one):
+                continue
             if one.joins and self.requests.told(one.number, "announced") is None:
                 name = stage_name(one.view, one.number)
                 found[name] = Member(one.view, self._group(one, catalog), one)
         return found
 
+    @property
+    def newest_asked(self) -> int:
+        """The newest generation that a view is to join over."""
+        return max((_layout(one) for one in self.requests.open()), default=0)
+
+    def _is_early(self, request: Request) -> bool:
+        return _layout(request) > self.generation
+
     def moved(self) -> bool:
         """Whether anything has been asked for, or said of it, since it was last followed."""
-        self._looked = self.requests.files()
+        self._looked = self.requests.files() | {f"generation {self.generation}"}
         return self._looked != self._seen
 
     def followed(self) -> None:
@@ -209,7 +220,18 @@ class Members:
 
     def changes(self) -> ViewChanges:
         """For the integrator."""
-        return ViewChanges(self.requests, self.catalog().groups, self.spec, self._asks)
+        groups = self.catalog().groups
+        return ViewChanges(self.requests, groups, self.spec, self._asks, self._untold)
+
+    def _untold(self) -> bool:
+        """Whether a view that is broken since the start is not known to be suspended by its readers."""
+        if self._broken:
+            catalog = self.catalog()
+            there = {one.name for one in catalog.views}
+            groups = {catalog.group_of(view) for view in self._broken & there}
+            told = {view for group in groups for view in suspended_views(self.warehouse, group)}
+            self._broken = (self._broken & there) - told
+        return bool(self._broken)
 
     def _asks(self, view: str) -> tuple[str, ...]:
         choice = self.plan().choices.get(view)
@@ -248,6 +270,10 @@ class Members:
         return spec_of(request.entry, known, f"request {request.number}")
 
 
+def _layout(request: Request) -> int:
+    return int(request.entry.get("layout", 0)) if request.entry is not None else 0
+
+
 def _meant(view: ViewSpec) -> tuple[object, ...]:
     """What a view's file says."""
     return tokens_of(view.sql), view.level, view.every, view.mode, view.refresh
@@ -278,16 +304,6 @@ def settle_catalog(warehouse: Path, planned: Pipeline) -> None:
     if requests.all():
         asked = replace(asked, groups=_as_grown(asked.groups, expected))
     compare_catalog(expected, asked, where=str(warehouse / CATALOG))
-
-
-def keep_layouts(warehouse: Path, layouts: Mapping[str, Layout]) -> None:
-    """Store what relations have become; the caller holds the pipeline and numbers its transactions."""
-    with catalog_held(warehouse):
-        stored = load_catalog(warehouse)
-        grown = {**stored.layouts, **layouts}
-        if grown != dict(stored.layouts):
-            relations = {name: one.newest for name, one in grown.items()}
-            replace_catalog(warehouse, replace(stored, layouts=grown, relations=relations))
 
 
 def _as_grown(

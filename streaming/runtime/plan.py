@@ -6,12 +6,19 @@ The plan is data; the service acts on it, `fresco plan` shows it, `doctor` check
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from streaming.algebra.tree import Relation
-from streaming.catalog import Catalog, ViewSpec, load_catalog, load_views
+from streaming.catalog import (
+    Catalog,
+    ViewSpec,
+    catalog_held,
+    load_catalog,
+    load_views,
+    replace_catalog,
+)
 from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.proof.databases import Database
@@ -21,7 +28,12 @@ from streaming.runtime.grouping import block_size, form_groups
 from streaming.runtime.manifests import ManifestStore
 from streaming.runtime.refusals import choose_all
 from streaming.runtime.schemas import source_relations
-from streaming.runtime.sessionplan import SessionPlan, is_isolated, plan_sessions
+from streaming.runtime.sessionplan import (
+    SessionPlan,
+    is_isolated,
+    plan_sessions,
+    without_isolated,
+)
 from streaming.sources.layout import Layout, grown
 from streaming.sources.schema import CapturedRelation, CapturedSource
 from streaming.sources.topics import check_names
@@ -65,6 +77,11 @@ class Pipeline:
         """The captured relations, and those of isolated views."""
         apart = (one.relation for found in self.sessions.relations.values() for one in found)
         return {**self.relations, **{relation.name: relation for relation in apart}}
+
+    @property
+    def generation(self) -> int:
+        """Of the columns that its relations have had (`sources.layout`)."""
+        return max((one.generation for one in self.layouts.values()), default=0)
 
     @property
     def relations(self) -> dict[str, Relation]:
@@ -179,7 +196,8 @@ def plan_pipeline(config: Config) -> Pipeline:
         [one for one in relations if one.source in captured],
     )
     stored = stored_catalog(config.warehouse)
-    layouts = layouts_now(config, stored, [r for r in relations if r.source in captured])
+    known = stored.layouts if stored is not None else {}
+    layouts = layouts_now(config, known, [r for r in relations if r.source in captured])
     relations = [
         layouts[name].captured(one) if (name := one.relation.name) in layouts else one
         for one in relations
@@ -204,6 +222,43 @@ def plan_pipeline(config: Config) -> Pipeline:
     )
 
 
+def replanned(
+    config: Config, pipeline: Pipeline, relations: Sequence[CapturedRelation]
+) -> Pipeline:
+    """A running pipeline over its relations as their databases have them now: stored, and planned anew.
+
+    Its views are those of the catalog; nobody reads view files while it runs.
+    """
+    stored = load_catalog(config.warehouse)
+    keep_layouts(config.warehouse, layouts_now(config, stored.layouts, relations))
+    stored = load_catalog(config.warehouse)
+    layouts = {name: stored.layouts[name] for name in pipeline.layouts}
+    now = {one.relation.name: one for one in relations}
+    captured = [
+        layouts[one.relation.name].captured(now.get(one.relation.name, one))
+        for one in pipeline.captured
+    ]
+    broken = BrokenViews(stored, layouts)
+    views = broken.checked(without_isolated(stored).views)
+    return replace(
+        pipeline,
+        captured=tuple(captured),
+        views=tuple(views),
+        broken=broken.errors,
+        layouts=layouts,
+    )
+
+
+def keep_layouts(warehouse: Path, layouts: Mapping[str, Layout]) -> None:
+    """Store what relations have become; the caller holds the pipeline and numbers its transactions."""
+    with catalog_held(warehouse):
+        stored = load_catalog(warehouse)
+        known = {**stored.layouts, **layouts}
+        if known != dict(stored.layouts):
+            relations = {name: one.newest for name, one in known.items()}
+            replace_catalog(warehouse, replace(stored, layouts=known, relations=relations))
+
+
 def stored_catalog(warehouse: Path) -> Catalog | None:
     """The catalog, None before the first start."""
     try:
@@ -213,12 +268,15 @@ def stored_catalog(warehouse: Path) -> Catalog | None:
 
 
 def layouts_now(
-    config: Config, stored: Catalog | None, relations: Sequence[CapturedRelation]
+    config: Config, known: Mapping[str, Layout], relations: Sequence[CapturedRelation]
 ) -> dict[str, Layout]:
-    """The layouts of captured relations, grown by what their databases have now."""
+    """The layouts of captured relations, grown by what their databases have now.
+
+    Args:
+        known: those that are stored.
+    """
     whole = [name for name, source in config.sources.items() if source.snapshots is not None]
     names = [one.relation.name for one in relations]
-    known = stored.layouts if stored is not None else {}
     mine = {name: known[name] for name in names if name in known}
     found = grown(mine, relations, 0, whole)
     if any(found[name] != one for name, one in mine.items()):

@@ -27,14 +27,15 @@ from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.joining import JoiningStage
 from streaming.runtime.kafka import Broker, Publisher, Topics
 from streaming.runtime.maintaining import ViewStage
-from streaming.runtime.members import Members, keep_layouts, settle_catalog
+from streaming.runtime.members import Members, settle_catalog
 from streaming.runtime.merging import MergeStage
 from streaming.runtime.origins import Origins
-from streaming.runtime.plan import Pipeline, plan_pipeline
+from streaming.runtime.plan import Pipeline, keep_layouts, plan_pipeline, replanned
 from streaming.runtime.pulse import NOTHING, Pulse
 from streaming.runtime.queries import Running, StageQuery, start_query
 from streaming.runtime.restarts import Restarts, first_line
 from streaming.runtime.returning import ReturningStage
+from streaming.runtime.schemawatch import SchemaWatch
 from streaming.runtime.session import StartingSession, ended_jvm
 from streaming.runtime.sessionstart import only_sessions, start_sessions
 from streaming.runtime.stages import build_stages, check_roles
@@ -172,11 +173,38 @@ class Service:
             return
         self._publisher = Publisher(config)
         self._closers.append(self._publisher.close)
+        self._closers += [lambda: self._schemas.stop(), lambda: self._stages.close()]
+        self._run_over(pipeline, members)
+
+    def _run_over(self, pipeline: Pipeline, members: Members) -> None:
+        """Make the stages of a pipeline and start them."""
+        topics = Topics(self.config.pipeline)
+        self._pipeline = pipeline
         self._stages = build_stages(
-            config, pipeline, topics, self.metrics, self._spark, members, self.roles
+            self.config, pipeline, topics, self.metrics, self._spark, members, self.roles
         )
-        self._closers.append(self._stages.close)
+        self._schemas = SchemaWatch(self.config, pipeline.layouts)
         self._start_stages(pipeline, topics)
+
+    def _follow_tables(self) -> None:
+        """Tables that were altered: the stages go on over their columns of now, as after a start."""
+        members = self._stages.members
+        if (wanted := members.newest_asked) > members.generation:
+            if self._schemas.looked and not self._schemas.altered:
+                members.generation = wanted  # what it was planned over is no longer there
+            else:
+                self._schemas.ask()
+        relations = self._schemas.altered
+        if not relations:
+            return
+        for running in reversed(list(self._running.values())):
+            running.stop()
+        self._running.clear()
+        self._failed.clear()
+        self._stages.close()
+        pipeline = replanned(self.config, self._pipeline, relations)
+        members = Members(self.config, pipeline)
+        self._run_over(members.plan(), members)
 
     def _begin_to_beat(self, over_kafka: bool) -> None:
         """Say that this driver lives and what it waits for; show it all in the metrics, too."""
@@ -328,6 +356,7 @@ class Service:
             self._stages.collect()
             self._end_refused()
             self._follow_requests()
+            self._follow_tables()
         except FrescoError as error:
             self._error = error
         except Exception as error:

@@ -9,7 +9,8 @@ up; until then nobody but that stage does anything for it.
 
 A view that comes back under a dropped one's name joins two numbers later at the earliest, so that no
 late word of the first one's manager can be taken for the second's (`merge.changes`). Where no
-transaction comes, the integrator gives out two numbers that stand for none.
+transaction comes, the integrator gives out two numbers that stand for none; so it does where a view has
+been suspended by what is no transaction, until a commit tells it.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class ViewChanges:
         groups: merge group -> its views, as they were at the first start.
         spec: a view's specification by name: of the catalog, or of an open request.
         sources: those that a view's manager asks.
+        untold: whether a view's suspension waits for a number, by whose commit it is told.
     """
 
     def __init__(
@@ -70,8 +72,10 @@ class ViewChanges:
         groups: Mapping[str, Sequence[str]],
         spec: Callable[[str], ViewSpec],
         sources: Callable[[str], Iterable[str]],
+        untold: Callable[[], bool] = lambda: False,
     ) -> None:
         self._requests, self._spec, self._sources = requests, spec, sources
+        self._untold = untold
         self._founded = {view: Live(group) for group, views in groups.items() for view in views}
         self._group_names = tuple(groups)
         self.restore(None)
@@ -120,13 +124,13 @@ class ViewChanges:
     # Steps ----------------------------------------------------------------------------------------
 
     def idle_numbers(self, last: int) -> int:
-        """How many numbers a view waits for that comes back, where no transaction brings them."""
+        """How many numbers a view waits for that comes back or goes, where no transaction brings them."""
         waits = [
             self.dropped[one.view] + APART - last
             for one in self._due()
             if one.change == "add" and one.view in self.dropped and one.view not in self.live
         ]
-        return max(0, *waits, 0)
+        return max(0, *waits, int(last >= 0 and self._untold()))
 
     def announce(self, last: int, split: bool = False) -> list[ViewChange]:
         """The changes that take effect at the cut `last`, in the order they were asked for.

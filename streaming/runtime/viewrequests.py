@@ -138,7 +138,7 @@ def with_columns_of_now(config: Config, catalog: Catalog) -> Catalog:
             with suppress(FrescoError):
                 found += source_relations(config, name)
     found = [one for one in found if one.relation.name in catalog.layouts]
-    layouts = {**catalog.layouts, **layouts_now(config, catalog, found)}
+    layouts = {**catalog.layouts, **layouts_now(config, catalog.layouts, found)}
     relations = {name: one.newest for name, one in layouts.items()}
     return replace(catalog, layouts=layouts, relations=relations)
 

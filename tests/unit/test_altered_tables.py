@@ -13,7 +13,7 @@ from streaming.readers import Warehouse
 from streaming.runtime.viewrequests import ask_to_add, ask_to_drop
 from streaming.runtime.viewstates import view_states
 from streaming.verify import verify_pipeline
-from tests.changingviews import Driver, Shop
+from tests.changingviews import COLUMNS, Driver, Shop
 from tests.stepworld import Crash
 
 TALL = [("id", "int8"), ("account", "int8"), ("amount", "int8")]
@@ -186,6 +186,53 @@ def test_a_column_that_is_new_is_not_told_by_the_recorded_updates(shop: Shop) ->
     done = driver.members.requests.told(request.number, "done") or {}
     assert done["error"]["code"] == "VIEW_INITIAL_ROWS"
     assert "column colour of north.entry is recorded from number" in done["error"]["what"]
+    driver.close()
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["running", "started again"])
+def test_oddity_28_a_renamed_column_is_read_by_its_new_name_once_a_snapshot_has_told_it(
+    shop: Shop, again: bool
+) -> None:
+    """The rows of before are told by a TRUNCATE and what follows it, as a snapshot taken again is."""
+    driver = Driver(shop)
+    driver.round()
+    shop.columns = [TALL[0], COLUMNS[1], ("sum", "int8")]
+    shop.shape = lambda row: {"id": row["id"], "account": row["account"], "sum": row["amount"]}
+    if again:
+        driver.close()
+        driver = Driver(shop)
+    else:
+        driver.look()
+    shop.put(7, 1, 70)
+    driver.round()
+    assert set(suspended(shop)) == {"amounts", "totals", "entries"}
+    assert rows(shop, "accounts") == held(shop, 0, 1)
+    kept = dict(shop.rows)
+    shop.truncate()
+    for id_, values in kept.items():
+        shop.put(id_, *values)
+    driver.round()
+    ask_to_drop(shop.warehouse, "amounts", shop.views)
+    driver.settle()
+    ask_to_add(shop.config, shop.write("amounts", "SELECT id, sum FROM north.entry", shop.folder))
+    driver.settle()
+    shop.put(7, 1, 71)
+    shop.delete(2)
+    driver.round()
+    assert rows(shop, "amounts") == held(shop, 0, 2)
+    holds_as_asked(shop)
+    driver.close()
+    run(shop)
+    holds_as_asked(shop)
+
+
+def test_a_suspension_is_told_where_no_transaction_follows(shop: Shop) -> None:
+    driver = Driver(shop)
+    driver.round()
+    shop.columns = [TALL[0], COLUMNS[1]]
+    driver.look()
+    driver.round()
+    assert set(suspended(shop)) == {"amounts", "totals", "entries"}
     driver.close()
 
 

@@ -83,11 +83,30 @@ class FirstRows:
             self._sources = None
 
     def _lacking(self, reader: UpdatesReader, number: int) -> dict[str, str]:
-        """The relations that the recorded updates do not tell, and why."""
+        """The relations that the recorded updates do not tell, and why.
+
+        What one holds after it was emptied is told by what came then.
+        """
         if reader.kept_from > 0:
             why = f"updates below number {reader.kept_from} have been dropped (retention)"
             return dict.fromkeys(self._schemas, why)
-        return not_told(self._warehouse, reader, self._schemas, self._reads, self._layouts, number)
+        emptied = {
+            one.relation: one.number
+            for one in reader.controls(-1, number)
+            if one.kind == "truncate"
+        }
+        found: dict[str, str] = {}
+        for name, at in unrecorded(self._layouts, self._reads, emptied):
+            column = self._layouts[name].columns[at]
+            found[name] = (
+                f"column {column.name} of {name} is recorded from number {column.first} on"
+            )
+        for one in taints(self._warehouse, reader, self._schemas, -1, number):
+            concerned = not self._reads.get(one.relation, frozenset()).isdisjoint(one.columns)
+            asked = source_of(one.relation) in self._access
+            if concerned and asked and one.adds is None:  # a value that does not fit is there, too
+                found.setdefault(one.relation, one.what)
+        return found
 
     def _from_sources(self, reader: UpdatesReader) -> tuple[int, dict[str, pa.Table]] | None:
         if self._sources is None:
@@ -126,32 +145,6 @@ class FirstRows:
                 todo="write the view's SQL for the table as it is now, drop the view and add it: it"
                 " begins with what the source holds",
             )
-
-
-def not_told(
-    warehouse: Path,
-    reader: UpdatesReader,
-    schemas: Mapping[str, Schema],
-    reads: Mapping[str, frozenset[int]],
-    layouts: Mapping[str, Layout],
-    number: int,
-) -> dict[str, str]:
-    """Relation -> which column that a view reads `_updates` does not have, of those where one is so.
-
-    What a relation holds after it was emptied is told by what came then.
-    """
-    emptied = {
-        one.relation: one.number for one in reader.controls(-1, number) if one.kind == "truncate"
-    }
-    found: dict[str, str] = {}
-    for name, at in unrecorded(layouts, reads, emptied):
-        column = layouts[name].columns[at]
-        found[name] = f"column {column.name} of {name} is recorded from number {column.first} on"
-    for one in taints(warehouse, reader, schemas, -1, number):
-        concerned = not reads.get(one.relation, frozenset()).isdisjoint(one.columns)
-        if one.columns and concerned and one.number >= emptied.get(one.relation, 0):
-            found.setdefault(one.relation, one.what)
-    return found
 
 
 def refuse_uncaptured(view: str, reads: Iterable[str], captured: Container[str]) -> None:

@@ -89,8 +89,8 @@ def row_query(
             f"CASE WHEN e.before IS NULL AND e.op = 'c' AND coalesce({marked}) IS NOT NULL "
             f"THEN list_filter([{marked}], {_PRESENT}) END"
         )
-    key = 'e."transaction".id'
-    key = f"split_part({key}, ':', 1)" if dialect == "postgres" else key
+    id_ = 'e."transaction".id'
+    key = f"split_part({id_}, ':', 1)" if dialect == "postgres" else id_
     in_log = mysql_place("e.source.file", "e.source.pos")
     position_sql = "TRY_CAST(e.source.lsn AS BIGINT)" if dialect == "postgres" else in_log
     return (

@@ -149,14 +149,18 @@ class Shop:
             return None
         return self.shape({"id": id_, "account": values[0], "amount": values[1]})
 
+    def captured(self) -> list[CapturedRelation]:
+        """The tables as their database tells them now."""
+        return relations(self.columns, self.identities)
+
     def altered(self, planned: Pipeline) -> Sequence[CapturedRelation]:
         """The captured relations, if one of them is not what it was."""
-        found = relations(self.columns, self.identities)
+        found = self.captured()
         return found if grown(planned.layouts, found, 0) != dict(planned.layouts) else ()
 
     def planned(self) -> Pipeline:
         """What a start plans from the view files."""
-        captured_ = relations(self.columns, self.identities)
+        captured_ = self.captured()
         stored = stored_catalog(self.warehouse)
         layouts = layouts_now(self.config, stored.layouts if stored else {}, captured_)
         captured_ = [layouts[one.relation.name].captured(one) for one in captured_]

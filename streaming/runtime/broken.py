@@ -102,7 +102,7 @@ class BrokenViews:
             f"the view no longer fits its relations: {what}",
             where=where,
             todo="write its SQL for the tables as they are now, `fresco view drop NAME` and "
-            "`fresco view add FILE`; where the SQL is right as it is, drop the view and add it again:"
+            "`fresco view add FILE`; where the SQL is right as it is, drop the view and add it again;"
             " it begins with what the source holds",
         )
 

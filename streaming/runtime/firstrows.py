@@ -142,7 +142,7 @@ class FirstRows:
                 "VIEW_COLUMN_CHANGED",
                 f"the view no longer fits its relations: {'; '.join(gone)}",
                 where=f"view {self._view}",
-                todo="write the view's SQL for the table as it is now, drop the view and add it: it"
+                todo="write the view's SQL for the table as it is now, drop the view and add it; it"
                 " begins with what the source holds",
             )
 

@@ -275,8 +275,8 @@ def _layout(request: Request) -> int:
 
 
 def _meant(view: ViewSpec) -> tuple[object, ...]:
-    """What a view's file says."""
-    return tokens_of(view.sql), view.level, view.every, view.mode, view.refresh
+    """What a view's file says, over which columns."""
+    return tokens_of(view.sql), view.level, view.every, view.mode, view.refresh, view.layout
 
 
 def settle_catalog(warehouse: Path, planned: Pipeline) -> None:

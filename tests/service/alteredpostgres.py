@@ -1,7 +1,7 @@
 """A table of a real PostgreSQL that is altered while views are kept over it, without Kafka and Spark.
 
 The database's own log (pgoutput, the plugin that Debezium reads) is told as Debezium tells it, the
-catalog is read as the service reads it, and the service's stages are stepped by hand (`tests.changingviews`).
+catalog is read as the service reads it, and the stages are stepped by hand (`tests.changingviews`).
 """
 
 from __future__ import annotations

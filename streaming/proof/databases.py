@@ -42,7 +42,7 @@ from streaming.warehouse.updates import UpdatesReader
 EQUAL, DIFFERENT = "equal", "different"
 _MICROS = (
     "CASE {0} WHEN 'infinity' THEN 9223372036825200000 WHEN '-infinity' THEN -9223372036832400000"
-    " ELSE least(extract(epoch FROM {0}) * 1000000, 9223372036854775807) END::bigint"
+    " WHEN {0} THEN least(extract(epoch FROM {0}) * 1000000, 9223372036854775807) END::bigint"
 )
 _WRITTEN = {
     "date": "CASE {0} WHEN 'infinity' THEN 2147483647 WHEN '-infinity' THEN -2147483647"

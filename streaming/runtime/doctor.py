@@ -14,7 +14,7 @@ from streaming.runtime.kafka import Broker, Topics
 from streaming.runtime.origins import Origins
 from streaming.runtime.plan import Pipeline, plan_pipeline
 from streaming.runtime.session import versions
-from streaming.runtime.surroundings import examined_sources, examined_topics
+from streaming.runtime.surroundings import examined_dates, examined_sources, examined_topics
 from streaming.sources import connectsettings, mysqlcheck, origin, published, topics
 from streaming.sources.checked import Checked, Rule, failed
 from streaming.sources.deltainstall import check
@@ -87,6 +87,7 @@ def examine(path: Path) -> list[Checked]:
     if pipelines:
         found.extend(examined_sources(config, pipelines[0], _topics(config, pipelines[0])))
         found.extend(Origins(config, pipelines[0]).checks)
+        found.extend(examined_dates(config, pipelines[0]))
     if pipelines and pipelines[0].views:
         found.extend(_kafka(config, pipelines[0]))
     for name, relations in pipelines[0].sessions.relations.items() if pipelines else ():

@@ -42,7 +42,7 @@ from streaming.runtime.stages import build_stages, check_roles
 from streaming.runtime.stageset import ManagerStage
 from streaming.runtime.stalls import StallsShown
 from streaming.runtime.step import Fence, ManifestStore, Stage, Stepper
-from streaming.runtime.surroundings import examined_sources, examined_topics, refuse
+from streaming.runtime.surroundings import examined_dates, examined_sources, examined_topics, refuse
 from streaming.runtime.viewchanges import role_of
 
 log = logging.getLogger("fresco")
@@ -231,7 +231,8 @@ class Service:
             origins = Origins(self.config, pipeline)
             topics_found = examined_topics(pipeline, self._broker)
             sources_found = examined_sources(self.config, pipeline, self._broker.topics())
-            refuse((*topics_found, *origins.checks, *sources_found))
+            dates_found = examined_dates(self.config, pipeline)
+            refuse((*topics_found, *origins.checks, *sources_found, *dates_found))
             origins.keep()
         for group in pipeline.groups:
             self._broker.claim(topics.of_group(group))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from http.client import HTTPException
 
+from streaming.algebra.scans import columns_read
 from streaming.config import Config
 from streaming.embedded.connect import ConnectRest
 from streaming.errors import FrescoError
@@ -24,9 +25,11 @@ from streaming.sources.connectsettings import (
     check_connector,
 )
 from streaming.sources.mysqlcheck import check_server
+from streaming.sources.olddates import check_dates
 from streaming.sources.published import check_published
 from streaming.sources.schema import CapturedSource
 from streaming.sources.topics import capture_topic, check_topics
+from streaming.warehouse.updates import UpdatesReader
 
 
 def examined_topics(pipeline: Pipeline, broker: Broker) -> Iterator[Checked]:
@@ -126,6 +129,37 @@ def examined_sources(
         except FrescoError as error:
             what = "publication" if source.database == "postgres" else "log"
             yield failed(f"{what} of {name}", error)
+
+
+def examined_dates(config: Config, pipeline: Pipeline) -> Iterator[Checked]:
+    """Days that the snapshots tell as others; each table is read for it, until the pipeline has begun."""
+    if _begun(config):
+        return
+    read: dict[str, set[int]] = {}
+    for view in pipeline.every_view:
+        for name, positions in columns_read(view.tree).items():
+            read.setdefault(name, set()).update(positions)
+    for captured in pipeline.sources:
+        source, connection = config.sources[captured.name], config.sources[captured.name].secret()
+        asked = source.database == "postgres" and captured.snapshot and source.snapshots is None
+        if connection is None or not asked:
+            continue
+        dates, wanted = dict[str, list[str]](), dict[str, list[str]]()
+        for one in pipeline.captured_of(captured.name):
+            own = {at: c.name for at, c in enumerate(one.relation.schema) if c.type == "date"}
+            if own:
+                dates[one.counted_as] = list(own.values())
+                needed = {*read.get(one.relation.name, ()), *one.relation.key}
+                wanted[one.counted_as] = [name for at, name in own.items() if at in needed]
+        yield from check_dates(connection, captured.name, dates, wanted, source.query_timeout)
+
+
+def _begun(config: Config) -> bool:
+    """Whether the snapshots have been taken over."""
+    try:
+        return UpdatesReader(str(config.warehouse)).last >= 0
+    except FrescoError:
+        return False
 
 
 def refuse(found: Iterable[Checked]) -> None:

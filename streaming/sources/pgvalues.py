@@ -23,12 +23,10 @@ import pyarrow.csv as pa_csv
 from streaming.algebra.types import arrow_type, decimal_parts
 from streaming.errors import FrescoError
 from streaming.sources.schema import CapturedRelation, source_type
-from streaming.sources.values import DAYS, FIRST_MICRO, INFINITE_MICROS
+from streaming.sources.values import DAYS, INFINITE_MICROS, MICROS
 
 _FAR = 2147483647
 """The day that stands for a date's infinity, and its negative (`values.INFINITE_DAYS`)."""
-_MICROS = (FIRST_MICRO, (1 << 63) - 1)
-"""The moments that it has and 64 bits hold."""
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _BACKSLASH = str.maketrans({"\\": "\\\\", '"': '\\"'})
 _EXACT = Context(prec=80, traps=[Inexact, InvalidOperation])
@@ -61,9 +59,7 @@ class PgColumn:
         if self.spark in ("timestamp", "timestamp_ntz"):
             micros = f"extract(epoch FROM {ref}) * 1000000"
             # The last years that PostgreSQL has are beyond 64 bits, and are refused as they are read.
-            held = (
-                f"CASE WHEN {micros} < {1 << 63} THEN ({micros})::int8::text ELSE {ref}::text END"
-            )
+            held = f"CASE WHEN {micros} <= {MICROS[1]} THEN ({micros})::int8::text ELSE {ref}::text END"
             infinite = (f"'{INFINITE_MICROS[word]}'" for word in ("infinity", "-infinity"))
             return _finite(ref, held, f"{ref} > 'epoch'", *infinite)
         return ref
@@ -216,7 +212,7 @@ def _days(array: pa.Array) -> list[str | None]:
 
 def _micros(array: pa.Array) -> list[str | None]:
     infinite = tuple(INFINITE_MICROS.values())
-    return _within(array.view(pa.int64()).to_pylist(), *_MICROS, infinite)
+    return _within(array.view(pa.int64()).to_pylist(), *MICROS, infinite)
 
 
 def _strings(array: pa.Array) -> list[str | None]:

@@ -32,9 +32,9 @@ DAYS = (-2440588, 2145042905)
 """The days PostgreSQL has, from 1970 on: from 4714 BC to the year 5874897."""
 INFINITE_MICROS = {"infinity": 9223372036825200000, "-infinity": -9223372036832400000}
 """What Debezium sends for the infinities of a `timestamp`; `timestamptz` sends the words."""
-FIRST_MICRO = -210866803200000000
-"""PostgreSQL's first moment, from 1970 on. Its last ones, from the year 294247 on, are beyond 64 bits:
-what Debezium makes of them is below the first."""
+MICROS = (-210866803200000000, (1 << 63) - 2)
+"""The moments that PostgreSQL has and 64 bits hold, microseconds from 1970 on. Its last ones, from the
+year 294247 on, are beyond: Debezium makes of them the last number there is, or one below the first."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,8 @@ def _timestamp_columns(text: str, parts: SourceType) -> str:
     if parts.arguments and parts.arguments[0] <= 3:
         micros = f"TRY({micros} * 1000)"
     return (
-        f"CASE WHEN {micros} >= {FIRST_MICRO} OR {micros} = {INFINITE_MICROS['-infinity']} "
+        f"CASE WHEN {micros} BETWEEN {MICROS[0]} AND {MICROS[1]} "
+        f"OR {micros} = {INFINITE_MICROS['-infinity']} "
         f"THEN {micros} END"
     )
 

@@ -15,7 +15,7 @@ from streaming.runtime.origins import Origins
 from streaming.runtime.plan import Pipeline, plan_pipeline
 from streaming.runtime.session import versions
 from streaming.runtime.surroundings import examined_dates, examined_sources, examined_topics
-from streaming.sources import connectsettings, mysqlcheck, origin, published, topics
+from streaming.sources import connectsettings, mysqlcheck, olddates, origin, published, topics
 from streaming.sources.checked import Checked, Rule, failed
 from streaming.sources.deltainstall import check
 from streaming.sources.deltatables import delta_table_of
@@ -43,7 +43,7 @@ LOOKS = {
 """What only `doctor` looks at."""
 GROUPS: tuple[tuple[str, Sequence[Rule]], ...] = (
     ("Kafka's topics", topics.RULES),
-    ("PostgreSQL's tables and publications", published.RULES),
+    ("PostgreSQL's tables and publications", (*published.RULES, *olddates.RULES)),
     ("PostgreSQL's server, against the last start", origin.RULES),
     ("MariaDB and MySQL", mysqlcheck.RULES),
     ("Kafka Connect, where `sources.S.connect` names its worker", connectsettings.RULES),

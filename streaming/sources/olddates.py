@@ -14,10 +14,22 @@ from collections.abc import Mapping, Sequence
 from psycopg import sql
 
 from streaming.errors import FrescoError
-from streaming.sources.checked import Checked
+from streaming.sources.checked import Checked, Rule
 from streaming.sources.postgres import connected, split_name
 
 _OLD = "({0} < '0001-01-01' AND {0} > '-infinity' OR {0} BETWEEN '1582-10-05' AND '1582-10-14') IS TRUE"
+
+
+OLD_DATES = Rule(
+    "SOURCE_OLD_DATES",
+    "either",
+    "days before the year 1, or from 1582-10-05 to 1582-10-14, which a snapshot tells as others; looked"
+    " for until the pipeline has begun",
+)
+NOT_LOOKED = Rule(
+    "SOURCE_OLD_DATES_UNKNOWN", "warning", "a table could not be looked through for such days"
+)
+RULES = (OLD_DATES, NOT_LOOKED)
 
 
 def check_dates(
@@ -42,7 +54,7 @@ def check_dates(
         except FrescoError as error:
             says = f"{table} could not be looked through for days that a snapshot tells as others"
             todo = f"see that it has none: {error.what}; {error.todo}"
-            found.append(Checked(check, "warning", says, todo, "SOURCE_OLD_DATES_UNKNOWN"))
+            found.append(NOT_LOOKED.found(check, says, todo))
             continue
         for level, some in (
             ("wrong", [name for name in old if name in read.get(table, ())]),
@@ -73,12 +85,11 @@ def _found(check: str, read: bool, table: str, columns: Sequence[str]) -> Checke
     names = ", ".join(columns)
     place = sql.Identifier(*split_name(table)).as_string()
     column = sql.Identifier(columns[0]).as_string()
-    return Checked(
+    return OLD_DATES.found(
         check,
-        "wrong" if read else "warning",
         f"{table} has days in {names} before the year 1 or from 1582-10-05 to 1582-10-14: a snapshot of"
         " Debezium's tells them as others (0044-03-15 BC as 0044-03-15)",
         f"ALTER TABLE {place} ALTER COLUMN {column} TYPE timestamp; (it tells those right), or correct"
         " the days; then let the connector take a new snapshot",
-        "SOURCE_OLD_DATES",
+        "wrong" if read else "warning",
     )

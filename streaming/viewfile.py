@@ -18,22 +18,10 @@ from dataclasses import dataclass
 
 from streaming.algebra.scope import Text
 from streaming.errors import FrescoError
+from streaming.viewmanagers.modes import DEFAULT, families
 
 LEVELS = ("convergent", "weak", "strong", "complete")
 """From the lowest to the highest (strobe-family 3); `weak` is reached by none on purpose."""
-MODES = {
-    "replica": "complete",
-    "compensating": "complete",
-    "eca": "strong",
-    "strobe": "strong",
-    "c_strobe": "complete",
-    "sweep": "complete",
-    "isolated": "strong",
-    "recompute": "strong",
-    "naive": "convergent",
-}
-"""Each mode and the highest level it can be asked for (DESIGN 5); `naive` does not even hold that
-one, and runs only where anomalies are allowed."""
 STANDING = "fresco_views"
 """A view of the warehouse's own (`warehouse.standing`)."""
 _SHOWN = 300
@@ -57,7 +45,7 @@ class Header:
     Attributes:
         level: one of LEVELS.
         every: N of COMPLETE EVERY N (complete-N), else None.
-        mode: one of MODES.
+        mode: one of `modes.families`.
         refresh: the period of USING ... EVERY ("5 minutes", "100 transactions"), else None.
         query: the file's text with the header blanked out.
     """
@@ -106,7 +94,7 @@ class _Reader:
             self._expect(word)
         name = self._name()
         level, every = self._level() if self._take("WITH") else ("complete", None)
-        mode, refresh = self._mode(level) if self._take("USING") else ("replica", None)
+        mode, refresh = self._mode(level) if self._take("USING") else (DEFAULT, None)
         body = self._expect("AS").start + 2
         blank = re.sub(r"[^\n]", " ", self._text.sql[:body])
         if not self._text.sql[body:].strip():
@@ -172,15 +160,16 @@ class _Reader:
     def _mode(self, level: str) -> tuple[str, str | None]:
         token = self._peek()
         mode = token.text.lower()
-        if mode not in MODES:
-            todo = _nearest(mode, MODES)
+        modes = {name: best.text for name, best in families().items()}
+        if mode not in modes:
+            todo = _nearest(mode, modes)
             raise self._error("VIEW_MODE_UNKNOWN", f"no mode {token.text}", todo)
-        if LEVELS.index(level) > LEVELS.index(MODES[mode]):
-            able = [m for m, best in MODES.items() if LEVELS.index(best) >= LEVELS.index(level)]
+        if LEVELS.index(level) > LEVELS.index(modes[mode]):
+            able = [m for m, best in modes.items() if LEVELS.index(best) >= LEVELS.index(level)]
             raise self._error(
                 "VIEW_LEVEL_MODE",
-                f"mode {mode} cannot give {level} consistency, at best {MODES[mode]}",
-                f"write WITH {MODES[mode].upper()} CONSISTENCY, or use {', '.join(able)}",
+                f"mode {mode} cannot give {level} consistency, at best {modes[mode]}",
+                f"write WITH {modes[mode].upper()} CONSISTENCY, or use {', '.join(able)}",
             )
         self._next += 1
         return mode, self._period() if self._take("EVERY") else None

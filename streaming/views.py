@@ -21,6 +21,7 @@ from streaming.algebra.tree import relations as scanned
 from streaming.errors import FrescoError
 from streaming.plain import controls, plain
 from streaming.viewfile import Header, read_header
+from streaming.viewmanagers.modes import MODES
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class ViewSpec:
     Attributes:
         level: convergent, strong or complete.
         every: N for complete-N, None for every state.
-        mode: how it is maintained (`viewfile.MODES`).
+        mode: how it is maintained (`modes.families`).
         refresh: the period of a periodic mode ("5 minutes"), or None.
         sql: the SELECT as written.
         schema: output columns with Spark's types.
@@ -115,7 +116,7 @@ def _spec(header: Header, relations: Mapping[str, Relation], origin: str) -> Vie
         schema=tree.schema,
         relations=scanned(tree),
         # Of an anomaly rows may stand twice.
-        key=None if header.mode == "naive" else derive_key(tree, relations),
+        key=None if MODES[header.mode].anomalous else derive_key(tree, relations),
         location=origin,
     )
 

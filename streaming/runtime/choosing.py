@@ -25,7 +25,15 @@ from streaming.runtime.sessionplan import refuse_uncaptured, session_sources
 from streaming.sources.schema import GLOBAL_TABLE
 from streaming.viewmanagers.base import ViewSpec as Maintained
 from streaming.viewmanagers.levels import Level, level_of
-from streaming.viewmanagers.modes import MODES, SCENE_TEXTS, ModeInfo, Options, Scene, refuse_level
+from streaming.viewmanagers.modes import (
+    MODES,
+    SCENE_TEXTS,
+    ModeInfo,
+    Options,
+    Scene,
+    member,
+    refuse_level,
+)
 from streaming.viewmanagers.overviews import Given, check_over_views, inherited, refuse_inherited
 
 
@@ -116,10 +124,10 @@ def choose(
     level = _level(view)
     parents = {name: one.given for name, one in over.items()}
     try:
-        mode = registered(view.mode, scene, view.every)
+        mode = member(view.mode, scene, view.every)
         check_over_views(mode, view.name, parents)
         refuse_uncaptured(config, mode, bases, [n for n, one in over.items() if one.info.sessions])
-        if config.globals == "apart" and mode not in ("g_strobe", "naive"):
+        if config.globals == "apart" and not MODES[mode].parts:
             raise FrescoError(
                 "MODE_GLOBALS_APART",
                 f"{mode} would show a part of a global transaction without the others: they are"
@@ -127,8 +135,8 @@ def choose(
                 where=SCENE_TEXTS[scene],
                 todo="use USING strobe for a view over several tagged sources, or globals: joined",
             )
-        if mode == "naive":
-            _allow_naive(config)
+        if MODES[mode].anomalous:
+            _allow_anomalies(config, mode)
         else:
             refuse_level(mode, scene, level)
             refuse_inherited(level, view.every, parents)
@@ -164,18 +172,6 @@ def _weakest(sends: Sequence[Sends]) -> Sends:
     return "complete" if all(one == "complete" for one in sends) else "strong"
 
 
-def registered(name: str, scene: Scene, every: int | None) -> str:
-    """The member of the family that a view file names."""
-    single = scene in ("single", "one-single")
-    match name:
-        case "strobe" if not single:
-            return "g_strobe" if scene == "global" else "t_strobe"
-        case "c_strobe":
-            return ("c_strobe" if single else "c_tstrobe") + ("_k" if every and every > 1 else "")
-        case _:
-            return name
-
-
 def scene_of(config: Config, bases: Sequence[str], relations: Mapping[str, Relation]) -> Scene:
     """The column of figure 9.3 that a view's sources stand in, by its base relations."""
     names = _sources(bases, relations)
@@ -206,7 +202,7 @@ def _settings(view: ViewSpec) -> dict[str, int]:
     settings = {} if view.every is None else {"period": view.every}
     if view.refresh is not None:
         count, unit = view.refresh.split()
-        if view.mode != "recompute" or not unit.startswith("transaction"):
+        if "every" not in MODES[view.mode].settings or not unit.startswith("transaction"):
             raise FrescoError(
                 "VIEW_REFRESH",
                 f"mode {view.mode} has no refresh every {view.refresh}",
@@ -216,11 +212,11 @@ def _settings(view: ViewSpec) -> dict[str, int]:
     return settings
 
 
-def _allow_naive(config: Config) -> None:
+def _allow_anomalies(config: Config, mode: str) -> None:
     if not config.allow_anomalies:
         raise FrescoError(
             "VIEW_ANOMALIES",
-            "mode naive shows states that no source ever had, and is kept to show this",
+            f"mode {mode} shows states that no source ever had, and is kept to show this",
             todo="use USING compensating, or set allow_anomalies: true in the configuration",
         )
 

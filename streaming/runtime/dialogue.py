@@ -43,10 +43,6 @@ from streaming.viewmanagers.base import ViewSpec
 
 log = logging.getLogger("fresco")
 
-PINNED_MODES = ("compensating",)
-"""Modes that need no FIFO order, so that any known state will do."""
-UNPACED_MODES = ("naive", "recompute")
-"""Modes that take states of the moment: one is there to show what comes of it, one asks seldom."""
 COUNTED = ("updates", "queries", "statements", "held", "again", "compensations")
 """What is counted: numbers that asked for work, queries of the manager, statements to sources, answers
 that were held until the log had what they saw, that were asked again, and that were compensated."""
@@ -103,12 +99,12 @@ class Dialogue:
         self.backlog: list[Updates] = []
         self._start = spec.start
         self._sources, self._ask = sources, ask
-        self._paced = paced and not info.exact and choice.mode not in UNPACED_MODES
+        self._paced = paced and info.paced and not info.exact
         self._pins: dict[str, SourceState | None] = {}
         self._pinned_at: dict[str, float] = {}
         self._asked_at_pin: dict[str, int] = {}
         self._quiet = False
-        if self._paced or (paced and choice.mode in PINNED_MODES):
+        if paced and info.paced:
             self._pins = dict.fromkeys(sources)
 
     # Messages -------------------------------------------------------------------------------------

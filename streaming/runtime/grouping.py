@@ -23,6 +23,7 @@ from streaming.errors import FrescoError
 from streaming.integrator.groups import Group, groups_apart, merge_groups
 from streaming.runtime.choosing import Choice
 from streaming.sources.result import IntakeResult
+from streaming.viewmanagers.modes import MODES
 from streaming.views import ViewSpec
 
 log = logging.getLogger("fresco")
@@ -76,7 +77,7 @@ def block_size(views: Sequence[ViewSpec], children: Callable[[str], Collection[s
 
     Views over views are told number by number, so neither a parent nor a child is in such a group.
     """
-    sizes = {view.every if view.mode == "replica" else None for view in views}
+    sizes = {view.every if MODES[view.mode].by_blocks else None for view in views}
     if len(sizes) != 1 or any(children(view.name) for view in views):
         return None
     size = sizes.pop()

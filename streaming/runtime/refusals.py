@@ -16,7 +16,7 @@ from streaming.algebra.tree import Relation
 from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.runtime.choosing import Choice, choose
-from streaming.viewfile import MODES
+from streaming.viewmanagers.modes import MODES, families
 from streaming.views import ViewSpec
 
 
@@ -97,10 +97,10 @@ def _able(
 ) -> tuple[str, ...]:
     """The modes that would not be refused in place of the view's own."""
     found = []
-    for mode in MODES:
-        if mode in (view.mode, "naive"):
+    for mode in families():
+        if mode == view.mode or MODES[mode].anomalous:
             continue
-        refresh = view.refresh if mode == "recompute" else None
+        refresh = view.refresh if "every" in MODES[mode].settings else None
         try:
             choose(config, replace(view, mode=mode, refresh=refresh), relations, choices)
         except FrescoError:

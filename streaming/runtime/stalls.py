@@ -25,6 +25,7 @@ from streaming.runtime.progress import refusal
 from streaming.runtime.requests import Requests
 from streaming.runtime.trouble import told_trouble
 from streaming.runtime.viewchanges import role_of, stage_name
+from streaming.viewmanagers.modes import MODES
 from streaming.warehouse.decisions import bad_records, decisions
 from streaming.warehouse.files import Place
 from streaming.warehouse.snapshot import open_group
@@ -118,7 +119,7 @@ class _Look:
         beats = [heard(path, one.generation) for one in self._drivers]
         self._beats = [one for one in beats if one is not None]
         self._lives = [one for one in self._beats if one.lives(int(now * 1000))]
-        self._isolated = {one.name for one in self.catalog.views if one.mode == "isolated"}
+        self._isolated = {one.name for one in self.catalog.views if MODES[one.mode].sessions}
         self._above = {one.name: one.relations for one in self.catalog.views}
 
     @property

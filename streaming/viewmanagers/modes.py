@@ -30,6 +30,10 @@ from streaming.viewmanagers.mirror import Mirror
 Scene = Literal["one-single", "one-local", "single", "local", "global"]
 """A column of the fence."""
 SCENES: tuple[Scene, ...] = ("one-single", "one-local", "single", "local", "global")
+SINGLE: tuple[Scene, ...] = ("one-single", "single")
+"""Each update is a transaction of its own."""
+SEVERAL: tuple[Scene, ...] = ("one-local", "local", "global")
+"""A transaction may have several updates."""
 Numbering = Literal["event", "local", "joined", "apart"]
 """What gets a number: each row change (`transactions: per-event`); each local transaction, parts of
 global ones unknown; a global transaction as a whole; its parts, each tagged with it."""
@@ -53,7 +57,8 @@ class ModeInfo:
     """A mode.
 
     Attributes:
-        manager: module and class in this package; the module is imported when first needed.
+        manager: module and class, the module in this package or named whole; it is imported when first
+            needed.
         asks: it asks the sources.
         exact: it compensates for any source state, so its answers need not be in order (DESIGN 7).
         sessions: it reads delta tables in sessions and numbers these itself; its group has no integrator.
@@ -63,7 +68,15 @@ class ModeInfo:
             sends convergent ones.
         levels: the fence's row; a scene that lacks is refused when the view is made.
         reason: why it gives no more, where it gives less than complete.
-        settings: what `Options.settings` may set, with its value where it does not.
+        settings: what `Options.settings` may set, with its value where it does not: `period` is N of
+            COMPLETE EVERY N, `every` the refresh of USING ... EVERY.
+        family: its name in view files, where that is not its own.
+        scenes: those in which it stands for its family.
+        over_views: why it cannot maintain views over views; "" where it can (`over_views`).
+        paced: its answers should be of the state that its lists have reached.
+        by_blocks: it sends a list for each block of N numbers where all of its group do.
+        parts: it takes parts of global transactions that are numbered apart.
+        anomalous: it shows states that no source had, and is refused unless anomalies are allowed.
     """
 
     manager: str
@@ -76,6 +89,13 @@ class ModeInfo:
     keyed: bool = False
     sessions: bool = False
     settings: Mapping[str, int] = field(default_factory=dict)
+    family: str = ""
+    scenes: tuple[Scene, ...] = SCENES
+    over_views: str = ""
+    paced: bool = True
+    by_blocks: bool = False
+    parts: bool = False
+    anomalous: bool = False
 
     def period(self, settings: Mapping[str, int]) -> int | None:
         """N of a complete-N mode."""
@@ -98,7 +118,8 @@ class ModeInfo:
             FrescoError: the mode cannot maintain such a view.
         """
         module, _, name = self.manager.partition(":")
-        made = getattr(import_module(f"streaming.viewmanagers.{module}"), name)
+        whole = module if "." in module else f"streaming.viewmanagers.{module}"
+        made = getattr(import_module(whole), name)
         arguments: dict[str, Any] = {**self.settings}
         arguments |= {k: v for k, v in options.settings.items() if k in self.settings}
         if self.keyed:
@@ -113,6 +134,9 @@ def _row(*levels: Level | None) -> dict[Scene, Level]:
     return {s: level for s, level in zip(SCENES, levels, strict=True) if level is not None}
 
 
+_BY_KEYS = (
+    "its queries go by keys and single updates of base relations, which a parent's list has not"
+)
 WINDOW = 1000
 """Numbers that are asked about together; 1 makes the algorithms ask one after the other, as published."""
 _NONE, _CONVERGENT, _WEAK = Level.NONE, Level.CONVERGENT, Level.WEAK
@@ -123,6 +147,7 @@ MODES: dict[str, ModeInfo] = {
     "replica": ModeInfo(
         manager="replica:ReplicaManager",
         asks=False,
+        by_blocks=True,
         numbering="joined",
         sends="complete",
         levels=_row(_COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE),
@@ -146,6 +171,7 @@ MODES: dict[str, ModeInfo] = {
     "recompute": ModeInfo(
         manager="recompute:RecomputeManager",
         asks=True,
+        paced=False,
         exact=True,
         numbering="joined",
         sends="strong",
@@ -156,6 +182,7 @@ MODES: dict[str, ModeInfo] = {
     "eca": ModeInfo(
         manager="eca:EcaManager",
         asks=True,
+        over_views="all it reads must come from one source",
         numbering="joined",
         sends="strong",
         levels=_row(_STRONG, _STRONG, None, None, None),
@@ -165,8 +192,10 @@ MODES: dict[str, ModeInfo] = {
     ),
     "strobe": ModeInfo(
         manager="strobe:Strobe",
+        scenes=SINGLE,
         asks=True,
         keyed=True,
+        over_views=_BY_KEYS,
         numbering="event",
         sends="strong",
         levels=_row(_STRONG, _CONVERGENT, _STRONG, _CONVERGENT, _CONVERGENT),
@@ -175,8 +204,11 @@ MODES: dict[str, ModeInfo] = {
     ),
     "t_strobe": ModeInfo(
         manager="strobe:Strobe",
+        family="strobe",
+        scenes=("one-local", "local"),
         asks=True,
         keyed=True,
+        over_views=_BY_KEYS,
         numbering="local",
         sends="strong",
         levels=_row(_STRONG, _STRONG, _STRONG, _STRONG, _WEAK),
@@ -185,8 +217,12 @@ MODES: dict[str, ModeInfo] = {
     ),
     "g_strobe": ModeInfo(
         manager="g_strobe:GStrobe",
+        family="strobe",
+        scenes=("global",),
+        parts=True,
         asks=True,
         keyed=True,
+        over_views=_BY_KEYS,
         numbering="apart",
         sends="strong",
         levels=_row(_STRONG, _STRONG, _STRONG, _STRONG, _STRONG),
@@ -195,8 +231,10 @@ MODES: dict[str, ModeInfo] = {
     ),
     "c_strobe": ModeInfo(
         manager="c_strobe:CStrobe",
+        scenes=SINGLE,
         asks=True,
         keyed=True,
+        over_views=_BY_KEYS,
         numbering="event",
         sends="complete",
         levels=_row(_COMPLETE, _CONVERGENT, _COMPLETE, _CONVERGENT, _CONVERGENT),
@@ -205,8 +243,11 @@ MODES: dict[str, ModeInfo] = {
     ),
     "c_tstrobe": ModeInfo(
         manager="c_strobe:CStrobe",
+        family="c_strobe",
+        scenes=SEVERAL,
         asks=True,
         keyed=True,
+        over_views=_BY_KEYS,
         numbering="local",
         sends="complete",
         levels=_row(_COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE, _WEAK),
@@ -215,8 +256,11 @@ MODES: dict[str, ModeInfo] = {
     ),
     "c_strobe_k": ModeInfo(
         manager="c_strobe:CStrobe",
+        family="c_strobe",
+        scenes=SINGLE,
         asks=True,
         keyed=True,
+        over_views=_BY_KEYS,
         numbering="event",
         sends="complete-N",
         levels=_row(_COMPLETE_N, _CONVERGENT, _COMPLETE_N, _CONVERGENT, _CONVERGENT),
@@ -225,8 +269,11 @@ MODES: dict[str, ModeInfo] = {
     ),
     "c_tstrobe_k": ModeInfo(
         manager="c_strobe:CStrobe",
+        family="c_strobe",
+        scenes=SEVERAL,
         asks=True,
         keyed=True,
+        over_views=_BY_KEYS,
         numbering="local",
         sends="complete-N",
         levels=_row(_COMPLETE_N, _COMPLETE_N, _COMPLETE_N, _COMPLETE_N, _WEAK),
@@ -236,6 +283,7 @@ MODES: dict[str, ModeInfo] = {
     "isolated": ModeInfo(
         manager="isolated:Isolated",
         asks=True,
+        over_views="it reads delta tables at the sources, and a view has none",
         sessions=True,
         numbering="local",
         sends="strong",
@@ -246,12 +294,40 @@ MODES: dict[str, ModeInfo] = {
     "naive": ModeInfo(
         manager="naive:NaiveManager",
         asks=True,
+        over_views="it is kept to show its anomaly over base relations only",
+        paced=False,
+        parts=True,
+        anomalous=True,
         numbering="joined",
         sends="convergent",
         levels=_row(_NONE, _NONE, _NONE, _NONE, _NONE),
         reason="an answer that has seen later updates is taken as it is",
     ),
 }
+
+
+DEFAULT = "replica"
+"""The mode of a view file that says none."""
+
+
+def families() -> dict[str, Level]:
+    """Each name that a view file may say, and the highest level it can be asked for."""
+    best: dict[str, Level] = {}
+    for name, info in MODES.items():
+        family = info.family or name
+        best[family] = max([best.get(family, Level.CONVERGENT), *info.levels.values()])
+    return best
+
+
+def member(family: str, scene: Scene, every: int | None) -> str:
+    """The mode that stands for a family in a scene, and where a level of every N is asked for."""
+    found = {
+        name: "period" in info.settings
+        for name, info in MODES.items()
+        if (info.family or name) == family and scene in info.scenes
+    }
+    periodic = every is not None and every > 1 and True in found.values()
+    return next(name for name, is_periodic in found.items() if is_periodic == periodic)
 
 
 def refuse_level(mode: str, scene: Scene, asked: Level) -> None:

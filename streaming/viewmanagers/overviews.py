@@ -13,23 +13,7 @@ from dataclasses import dataclass
 
 from streaming.errors import FrescoError
 from streaming.viewmanagers.levels import Level
-
-OVER_VIEWS = ("replica", "compensating", "sweep", "recompute")
-_KEYED = (
-    "its queries go by keys and single updates of base relations, which a parent's list has not"
-)
-NOT_OVER_VIEWS = {
-    "eca": "all it reads must come from one source",
-    "strobe": _KEYED,
-    "t_strobe": _KEYED,
-    "g_strobe": _KEYED,
-    "c_strobe": _KEYED,
-    "c_tstrobe": _KEYED,
-    "c_strobe_k": _KEYED,
-    "c_tstrobe_k": _KEYED,
-    "isolated": "it reads delta tables at the sources, and a view has none",
-    "naive": "it is kept to show its anomaly over base relations only",
-}
+from streaming.viewmanagers.modes import MODES
 
 
 @dataclass(frozen=True)
@@ -83,12 +67,13 @@ def check_over_views(mode: str, view: str, parents: Collection[str]) -> None:
     Raises:
         FrescoError: MODE_OVER_VIEWS, with the reason and the modes that can.
     """
-    if not parents or mode in OVER_VIEWS:
+    reason = MODES[mode].over_views
+    if not parents or not reason:
         return
+    able = dict.fromkeys(info.family or name for name, info in MODES.items() if not info.over_views)
     raise FrescoError(
         "MODE_OVER_VIEWS",
-        f"{mode} cannot maintain a view over views ({', '.join(parents)}):"
-        f" {NOT_OVER_VIEWS.get(mode, 'it is not made for that')}",
+        f"{mode} cannot maintain a view over views ({', '.join(parents)}): {reason}",
         where=view,
-        todo=f"use {' or '.join(OVER_VIEWS)}",
+        todo=f"use {' or '.join(able)}",
     )

@@ -35,9 +35,8 @@ from streaming.simulator.case import (
 from streaming.simulator.judging import auditor
 from streaming.simulator.pipeline import simulate
 from streaming.simulator.views import catalog
-from streaming.viewfile import MODES as FAMILIES
 from streaming.viewmanagers.levels import Level
-from streaming.viewmanagers.modes import MODES, Numbering
+from streaming.viewmanagers.modes import MODES, Numbering, families
 from streaming.views import ViewSpec
 
 EVERY = 2
@@ -136,7 +135,7 @@ def parsed(sources: int, place: int, clauses: str) -> ViewSpec:
 def accepted(world: World, place: int) -> Iterator[tuple[ViewSpec, Choice]]:
     """The managers that a view of the pair may have, each at the best level that it is accepted at."""
     config, relations = world.config, world.relations
-    for family in FAMILIES:
+    for family in families():
         found: set[tuple[str, object]] = set()
         for period, level in product(PERIODS.get(family, ("",)), LEVELS):
             try:

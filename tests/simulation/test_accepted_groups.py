@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from streaming.simulator.views import catalog
-from streaming.viewfile import MODES as FAMILIES
+from streaming.viewmanagers.modes import families
 from tests.simulation.accepted import WORLDS, below, pairs
 from tests.simulation.cells import Runner
 
@@ -51,8 +51,8 @@ def test_the_pairs_are_of_every_family_over_every_kind_of_sources() -> None:
     found = list(pairs().values())
     apart_from_one = {"1-local-apart"}  # one source has no parts
     assert {pair.world.name for pair in found} == {one.name for one in WORLDS} - apart_from_one
-    families = {view.mode for pair in found for view in pair.views}
-    assert families == FAMILIES.keys() - {"isolated"}
+    modes = {view.mode for pair in found for view in pair.views}
+    assert modes == families().keys() - {"isolated"}
     assert {(pair.algorithm.name, pair.algorithm.every) for pair in found} == {
         ("spa", None),
         ("spa", 2),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ from streaming.catalog import parse_view
 from streaming.config import Config, parse_config
 from streaming.errors import FrescoError
 from streaming.runtime.choosing import Choice, choose
+from streaming.simulator.case import Case
+from streaming.simulator.judging import counter_example
 from streaming.viewmanagers.levels import Level
+from streaming.viewmanagers.modes import MODES, SCENES, families, member
 from tests.golden.bank_relations import BANK
 
 ONE = (
@@ -107,3 +111,29 @@ def test_parts_that_are_numbered_apart_are_for_g_strobe_only() -> None:
 def test_anomalies_may_be_allowed() -> None:
     found = chosen("WITH CONVERGENT CONSISTENCY USING naive", allow_anomalies=True)
     assert (found.mode, found.manager.sends) == ("naive", "convergent")
+
+
+def test_a_family_has_one_member_for_every_scene_and_level() -> None:
+    """The mode table says it, so a mode that is added cannot leave a view file without an answer."""
+    for family, best in families().items():
+        for scene in SCENES:
+            periodic = [
+                "period" in info.settings
+                for name, info in MODES.items()
+                if (info.family or name) == family and scene in info.scenes
+            ]
+            assert sorted(periodic) in ([False], [False, True]), (family, scene)
+            assert member(family, scene, None) in MODES and member(family, scene, 5) in MODES
+        assert best >= Level.CONVERGENT
+    assert {info.family or name for name, info in MODES.items()} == families().keys()
+
+
+def test_a_mode_is_one_entry_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With it, view files may say the mode, it is chosen, and histories of it are judged by its level."""
+    entry = replace(MODES["sweep"], manager="tests.toymode:ToyManager")
+    monkeypatch.setitem(MODES, "toy", entry)
+    found = chosen("USING toy", TWO)
+    assert (found.mode, found.level, found.gives) == ("toy", Level.COMPLETE, Level.COMPLETE)
+    assert "toy" in refusal("USING c_strobe", TWO, tagged=True).todo
+    history = Case(("toy",), "local", sources=2, transactions=5, batch=4, vary=True)
+    assert counter_example(history, Level.COMPLETE, range(20)) is None

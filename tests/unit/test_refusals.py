@@ -47,7 +47,7 @@ def test_every_refusal_has_its_reason_and_the_modes_that_can() -> None:
         "per_account": "VIEW_NOT_PSJ",
     }, "a view over a refused one is not judged"
     assert found["by_eca"].able == (
-        "replica", "compensating", "strobe", "sweep", "recompute",
+        "replica", "compensating", "sweep", "recompute", "strobe",
     )  # fmt: skip
     assert found["by_parts"].able == ("replica", "compensating", "sweep")
     assert found["by_parts"].level == "complete" and found["keyless"].level == "complete every 5"

@@ -14,8 +14,21 @@ from streaming.runtime.kafka import Broker, Topics
 from streaming.runtime.origins import Origins
 from streaming.runtime.plan import Pipeline, plan_pipeline
 from streaming.runtime.session import versions
-from streaming.runtime.surroundings import examined_dates, examined_sources, examined_topics
-from streaming.sources import connectsettings, mysqlcheck, olddates, origin, published, topics
+from streaming.runtime.surroundings import (
+    examined_dates,
+    examined_records,
+    examined_sources,
+    examined_topics,
+)
+from streaming.sources import (
+    connectsettings,
+    mysqlcheck,
+    olddates,
+    origin,
+    published,
+    shapes,
+    topics,
+)
 from streaming.sources.checked import Checked, Rule, failed
 from streaming.sources.deltainstall import check
 from streaming.sources.deltatables import delta_table_of
@@ -46,6 +59,7 @@ GROUPS: tuple[tuple[str, Sequence[Rule]], ...] = (
     ("PostgreSQL's tables and publications", (*published.RULES, *olddates.RULES)),
     ("PostgreSQL's server, against the last start", origin.RULES),
     ("MariaDB and MySQL", mysqlcheck.RULES),
+    ("Records, where `sources.S.connect` does not tell the connector's settings", shapes.RULES),
     ("Kafka Connect, where `sources.S.connect` names its worker", connectsettings.RULES),
 )
 """What starts look at, too: one list of all that is refused or warned of."""
@@ -61,6 +75,8 @@ def listed() -> str:
         lines += [f"| `{one.code}` | {_LEVELS[one.level]} | {one.means} |" for one in rules]
         if rules is mysqlcheck.RULES:
             lines += ["", mysqlcheck.variables_table().rstrip()]
+        if rules is shapes.RULES:
+            lines += ["", shapes.shapes_table().rstrip()]
         if rules is connectsettings.RULES:
             lines += ["", connectsettings.settings_table().rstrip()]
     return "\n".join(lines) + "\n"
@@ -167,6 +183,7 @@ def _kafka(config: Config, pipeline: Pipeline) -> Iterator[Checked]:
         return
     there = brokers[0].topics()
     found = list(examined_topics(pipeline, brokers[0]))
+    found += examined_records(config, pipeline, brokers[0])
     brokers[0].close()
     missing = sorted(pipeline.source_topics - there)
     if missing and not config.kafka.create_source_topics:

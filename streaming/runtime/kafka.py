@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,8 @@ log = logging.getLogger("fresco")
 MAX_MESSAGE_BYTES = 8 << 20
 CLOSE_SECONDS = 5.0
 """For what a client still wants to send; the step that sent it is repeated."""
+NEWEST_SECONDS = 10.0
+"""What has not come until then is not looked at."""
 REACHED_MS = 2_000
 """Milliseconds in which a broker that is there answers."""
 
@@ -208,6 +211,26 @@ class Broker:
             key = f"{partition.topic}:{partition.partition}"
             lags[partition.topic] += end - consumed.get(key, earliest[partition])
         return lags
+
+    def newest(self, topics: Iterable[str], count: int) -> dict[str, list[bytes]]:
+        """The values of the last records of each partition, without tombstones."""
+        found: dict[str, list[bytes]] = {}
+        with self._lock:
+            earliest, latest = self._bounds(topics)
+            begin = {one: max(earliest[one], end - count) for one, end in latest.items()}
+            wanted = [one for one, end in latest.items() if begin[one] < end]
+            self._consumer.assign(wanted)
+            for one in wanted:
+                self._consumer.seek(one, begin[one])
+            deadline = time.monotonic() + NEWEST_SECONDS
+            while time.monotonic() < deadline and any(
+                self._consumer.position(one) < latest[one] for one in wanted
+            ):
+                for partition, records in self._consumer.poll(timeout_ms=200).items():
+                    values = [one.value for one in records if one.value is not None]
+                    found.setdefault(partition.topic, []).extend(values)
+            self._consumer.unsubscribe()
+        return found
 
     def starting_offsets(
         self, topics: Iterable[str], consumed: Mapping[str, int]

@@ -42,7 +42,13 @@ from streaming.runtime.stages import build_stages, check_roles
 from streaming.runtime.stageset import ManagerStage
 from streaming.runtime.stalls import StallsShown
 from streaming.runtime.step import Fence, ManifestStore, Stage, Stepper
-from streaming.runtime.surroundings import examined_dates, examined_sources, examined_topics, refuse
+from streaming.runtime.surroundings import (
+    examined_dates,
+    examined_records,
+    examined_sources,
+    examined_topics,
+    refuse,
+)
 from streaming.runtime.viewchanges import role_of
 
 log = logging.getLogger("fresco")
@@ -229,7 +235,10 @@ class Service:
         if not self.roles or IntegratorStage.name in self.roles:
             self._broker.require_source_topics(pipeline.source_topics)
             origins = Origins(self.config, pipeline)
-            topics_found = examined_topics(pipeline, self._broker)
+            topics_found = [
+                *examined_topics(pipeline, self._broker),
+                *examined_records(self.config, pipeline, self._broker),
+            ]
             sources_found = examined_sources(self.config, pipeline, self._broker.topics())
             dates_found = examined_dates(self.config, pipeline)
             refuse((*topics_found, *origins.checks, *sources_found, *dates_found))

@@ -28,6 +28,7 @@ from streaming.sources.mysqlcheck import check_server
 from streaming.sources.olddates import check_dates
 from streaming.sources.published import check_published
 from streaming.sources.schema import CapturedSource
+from streaming.sources.shapes import NEWEST, check_shapes
 from streaming.sources.topics import capture_topic, check_topics
 from streaming.warehouse.updates import UpdatesReader
 
@@ -36,6 +37,20 @@ def examined_topics(pipeline: Pipeline, broker: Broker) -> Iterator[Checked]:
     """The captured topics that exist."""
     facts = broker.described(pipeline.source_topics)
     yield from check_topics(pipeline.sources, pipeline.captured, facts)
+
+
+def examined_records(config: Config, pipeline: Pipeline, broker: Broker) -> Iterator[Checked]:
+    """The newest records of sources whose connectors' settings nobody may look at."""
+    unseen = {
+        one.name: one
+        for one in pipeline.sources
+        if config.sources[one.name].connect is None and config.sources[one.name].snapshots is None
+    }
+    mine = [one for one in pipeline.captured if one.source in unseen]
+    there = broker.topics() if mine else set()
+    records = broker.newest([one.topic for one in mine if one.topic in there], NEWEST)
+    for one in mine:
+        yield from check_shapes(one, unseen[one.source], records.get(one.topic, ()))
 
 
 def examined_connector(address: str, wanted: Wanted) -> tuple[list[Checked], str | None]:

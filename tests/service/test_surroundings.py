@@ -8,14 +8,20 @@ from pathlib import Path
 from unittest import mock
 
 import psycopg
+import pytest
 from conftest import Bank
 from kafka import KafkaConsumer
 from services import BANK_CONFIG, until
 
+from streaming.config import parse_config
 from streaming.embedded.description import POSTGRES_USER, Source, connector_config
 from streaming.embedded.kafka import create_topics
 from streaming.embedded.ports import LOOPBACK
 from streaming.runtime.doctor import examine
+from streaming.runtime.kafka import Broker
+from streaming.sources.postgres import read_schemas
+from streaming.sources.schema import CapturedSource
+from streaming.sources.shapes import check_shapes
 
 TODAY = {"skipped.operations": "t", "value.converter.replace.null.with.default": "true"}
 
@@ -55,6 +61,80 @@ def test_what_was_changed_since_is_found(bank: Bank, tmp_path: Path) -> None:
             rest.put("fresco-south", config)
             bank.stack.stack.connect.wait_running(["fresco-south"])
     assert {one.says.partition(":")[0] for one in wrong} == set(TODAY)
+
+
+def test_records_that_are_right_betray_nothing(bank: Bank, tmp_path: Path) -> None:
+    """Where nobody may look at the connectors, their records are looked at."""
+    environment = {**bank.environment, "FRESCO_WAREHOUSE": str(tmp_path), "FRESCO_CONNECT": ""}
+    with mock.patch.dict(os.environ, environment):
+        doubtful = [one for one in examine(BANK_CONFIG) if one.level != "ok"]
+    assert [one.check for one in doubtful] == ["connector settings"]
+
+
+WRONG_SETTINGS = {
+    "connect": ({"time.precision.mode": "connect", "decimal.handling.mode": "double",
+                 "binary.handling.mode": "hex"}, {"six", "money", "octets"}),
+    "nanoseconds": ({"time.precision.mode": "nanoseconds", "decimal.handling.mode": "precise",
+                     "binary.handling.mode": "base64-url-safe"}, {"six", "three", "money", "octets"}),
+    "microseconds": ({"time.precision.mode": "microseconds"}, {"three"}),
+    "isostring": ({"time.precision.mode": "isostring"}, {"six", "three", "day"}),
+}  # fmt: skip
+"""What a connector is given, and the columns whose newest values betray it."""
+
+
+@pytest.mark.parametrize(
+    "mode",
+    ["connect", *(pytest.param(one, marks=pytest.mark.deep) for one in list(WRONG_SETTINGS)[1:])],
+)
+def test_oddity_27_a_real_connector_s_records_betray_its_settings(bank: Bank, mode: str) -> None:
+    stack, (options, columns) = bank.stack.stack, WRONG_SETTINGS[mode]
+    with psycopg.connect(bank.dsns["north"], autocommit=True) as connection:
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS public.shaped (id int PRIMARY KEY, six timestamp(6), three"
+            " timestamp(3), day date, money numeric(10,2), whole numeric(10,0), octets bytea);"
+            "ALTER TABLE public.shaped REPLICA IDENTITY FULL; TRUNCATE public.shaped;"
+            "INSERT INTO public.shaped SELECT n, now() - n * interval '1 day', now(), now(), n + 0.25, n,"
+            " decode(repeat('fbefbeff17', 9), 'hex') FROM generate_series(1, 4) AS n"
+        )
+        source = Source(
+            f"shaped_{mode}",
+            ("public.shaped",),
+            options=(("database.dbname", "north"), *options.items()),
+        )
+        create_topics(stack.bootstrap, source.topics)
+        config = connector_config(
+            source,
+            host=LOOPBACK,
+            port=stack.postgres.port,
+            user=POSTGRES_USER,
+            password=stack.connect.secret("password"),
+        )
+        stack.connect.rest.put(source.connector, config)
+        raw = {
+            "pipeline": "p",
+            "warehouse": "w",
+            "views": "v",
+            "kafka": {"bootstrap": bank.bootstrap},
+        }
+        tables = {"tables": {"shaped": "public.shaped"}}
+        broker = Broker(parse_config(raw | {"sources": {"shaped": tables}}, folder=Path("/")))
+        try:
+            stack.connect.wait_running([source.connector])
+            (topic,) = source.row_topics
+            until(lambda: len(broker.newest([topic], 9).get(topic, ())) == 4, "the snapshot's rows")
+            (relation,) = read_schemas(
+                bank.dsns["north"], "shaped", source.name, {"shaped": "public.shaped"}, "string"
+            )
+            records = broker.newest([topic], 9)[topic]
+        finally:
+            broker.close()
+            stack.connect.rest.ask("DELETE", f"/connectors/{source.connector}")
+    found = list(check_shapes(relation, CapturedSource("shaped", source.name), records))
+    named = {one.says.split()[2] for one in found}
+    assert named >= columns, (named, records[0])
+    assert all(one.code == "SOURCE_RECORD_SHAPE" and one.bad for one in found)
+    asked = {word for one in found for word in options if word in one.todo}
+    assert asked == set(options), [one.todo for one in found]
 
 
 def test_oddity_22_null_in_a_column_with_a_default_stays_null(bank: Bank) -> None:

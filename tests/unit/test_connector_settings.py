@@ -38,7 +38,6 @@ WANTED = Wanted(
 MYSQL = replace(WANTED, mysql=True, tables=["store.account"], columns=["store.account.id"])
 MYSQL_RIGHT = {
     **{key: value for key, value in RIGHT.items() if key != "table.include.list"},
-    "bigint.unsigned.handling.mode": "precise",
 }
 
 WRONG: dict[str, list[str | None]] = {
@@ -71,7 +70,7 @@ WRONG: dict[str, list[str | None]] = {
     "transaction.metadata.factory": ["com.x.Mine"],
     "time.precision.mode": ["connect", "nanoseconds", "microseconds", "isostring"],
     "decimal.handling.mode": ["double", "precise", None],
-    "bigint.unsigned.handling.mode": ["long", None],
+    "bigint.unsigned.handling.mode": ["precise"],
     "binary.handling.mode": ["hex", "base64-url-safe"],
     "unavailable.value.placeholder": ["hex:00ff"],
     "column.include.list": [r"public\.account\..*"],

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -37,6 +36,7 @@ from streaming.algebra.tree import (
     walk,
 )
 from streaming.algebra.types import delta_schema
+from streaming.duckengine import duck_engine
 from streaming.errors import FrescoError
 from streaming.messages import Rows
 
@@ -65,7 +65,7 @@ class DuckOperators:
     """
 
     def __init__(self, pack: Pack, open_: Open, *, small: int = SMALL, threads: int = 2) -> None:
-        self.db = duckdb.connect(":memory:")
+        self.db = duck_engine()
         self.db.execute("SET TimeZone = 'UTC'; SET preserve_insertion_order = false")
         self._threads = threads
         self._in_use = 0

@@ -17,6 +17,7 @@ from streaming.algebra.program import Program
 from streaming.algebra.totals import folded_totals_sql, key_names, key_types, total_columns
 from streaming.algebra.tree import MULTIPLICITY, Tree
 from streaming.algebra.types import duck_type
+from streaming.duckengine import duck_engine
 
 FOLD_LEAST = 50_000
 """Rows below which folding is not worth a statement."""
@@ -47,7 +48,7 @@ class DuckState:
         self.totals = [j for j, a in enumerate(self.shape.aggregates) if not sums_round(a)]
         self._garbage = [0] * len(self.shape.leaves)
         self._groups = {j: 0 for j in self.totals}
-        self.db = duckdb.connect(":memory:")
+        self.db = duck_engine()
         self.db.execute(f"SET threads = {threads}; SET TimeZone = 'UTC'")
         self._in_use = threads
         self.db.execute("SET preserve_insertion_order = false")

@@ -16,7 +16,6 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
@@ -45,6 +44,7 @@ from streaming.algebra.totals import (
     total_columns,
 )
 from streaming.algebra.tree import MULTIPLICITY, NUMBER, Tree
+from streaming.duckengine import duck_engine
 
 MOST_PARTS = 32
 """Parts of one table before they are folded."""
@@ -109,7 +109,7 @@ class SparkEvaluator(Engine):
         self._large = {key: str(self._spark.conf.get(key)) for key in SMALL}
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        self._duck = duckdb.connect(":memory:")
+        self._duck = duck_engine()
         self._duck.execute("SET threads = 1; SET TimeZone = 'UTC'")
         self._duck.execute(f"SET temp_directory = {quoted(folder / 'duckdb')}")
         self._schemas = self._table_schemas()

@@ -21,6 +21,7 @@ import duckdb
 
 from streaming.algebra.tree import Column, Schema, column_name
 from streaming.algebra.types import duck_type
+from streaming.duckengine import duck_engine
 
 SMALL_ROWS = 1_000_000
 """Up to so many rows in all, one thread does the same with less: no hand-over between threads."""
@@ -38,7 +39,7 @@ Print = tuple[int, int, int]
 
 def open_engine() -> duckdb.DuckDBPyConnection:
     """A DuckDB in memory that keeps Spark's session zone and reaches no files."""
-    connection = duckdb.connect()
+    connection = duck_engine()
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET preserve_insertion_order = false")
     connection.execute("SET enable_external_access = false")

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.algebra.tree import Relation, column_name
+from streaming.duckengine import duck_engine
 from streaming.sources.layout import Kept
 from streaming.warehouse.decisions import standing
 from streaming.warehouse.described import read_catalog
@@ -87,7 +88,7 @@ class Forgotten:
             return rows
         names = [column_name(position) for position in range(len(relation.schema))]
         given = rows.rename_columns(["n", "m", *names])
-        with duckdb.connect() as engine:
+        with duck_engine() as engine:
             engine.execute("SET TimeZone = 'UTC'")
             for position, number in sorted(lost.items(), key=lambda one: one[1]):
                 base = max((n for n in truncated if n <= number), default=-1)

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.duckengine import duck_engine
 from streaming.sources.glance import fields_of, is_wrapped, version
 from streaming.sources.judgement import faults
 from streaming.sources.records import (
@@ -62,7 +63,7 @@ class Decoder:
         self._transaction_topics = {s.transaction_topic: s for s in self.sources.values()}
         self._notification_topics = {s.notification_topic: s for s in self.sources.values()}
         self._ignored = {t for s in self.sources.values() for t in s.ignored_topics}
-        self.duck = engine or duckdb.connect(config={"threads": THREADS})
+        self.duck = engine or duck_engine(THREADS)
         """The engine, which keeps nothing between two steps; its owner's statements may use it too."""
         self.duck.execute("SET TimeZone = 'UTC'")
 

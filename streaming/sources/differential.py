@@ -22,6 +22,7 @@ from pathlib import Path
 import duckdb
 
 from streaming.algebra.types import decimal_parts
+from streaming.duckengine import duck_engine
 from streaming.errors import FrescoError
 from streaming.sources.schema import CapturedRelation, source_type
 from streaming.sources.values import exact_digits
@@ -33,7 +34,7 @@ _INTEGERS = {"smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT"}
 
 def open_engine(folder: Path) -> duckdb.DuckDBPyConnection:
     """DuckDB with bounded memory; what it spills goes below `folder`."""
-    engine = duckdb.connect()
+    engine = duck_engine()
     spill = str(folder / "spill").replace("'", "''")
     engine.execute(
         f"SET TimeZone = 'UTC'; SET threads = 2; SET memory_limit = '{MEMORY}';"

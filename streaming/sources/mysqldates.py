@@ -1,8 +1,8 @@
 """Dates and moments of MariaDB and MySQL as numbers: what the log holds and what a client is told, alike.
 
 A server stores dates that are none: zeros in place of a month or a day, under some settings days beyond
-a month's end. They have no number, which is NULL. The year 0 is one, leap as the calendar has it; what
-the server itself computes of its first two months is a day off, so dates are read from their texts.
+a month's end. They have no number, which is NULL. The year 0 is one, without a leap day; what the server
+itself computes of its first two months is a day off, so dates are read from their texts.
 """
 
 from __future__ import annotations
@@ -15,18 +15,38 @@ import numpy as np
 _FIRST = date(1970, 1, 1).toordinal()
 _CYCLE = 146_097
 """Days of 400 years, after which the calendar repeats."""
+_ZERO, _ONE, _LAST = -719_528, -719_162, 2_932_896
+"""The first days of the years 0 and 1, and the last one of 9999."""
 _MICROS = 1_000_000
 _DAY = 86_400 * _MICROS
 
 
 def day_number(year: int, month: int, day: int) -> int | None:
     """Days since 1970-01-01; None for a date that is none."""
+    if not year and (month, day) == (2, 29):
+        return None
     try:
-        if year:
-            return date(year, month, day).toordinal() - _FIRST
-        return date(400, month, day).toordinal() - _CYCLE - _FIRST
+        shift = 0 if year else _CYCLE
+        return date(year or 400, month, day).toordinal() - shift - _FIRST
     except ValueError:
         return None
+
+
+def date_text(number: int) -> str | None:
+    """A day as the server writes it; None for one that it cannot have."""
+    if _ZERO <= number < _ONE:
+        return (date.fromordinal(number + _CYCLE + _FIRST).isoformat()).replace("0400", "0000", 1)
+    if _ONE <= number <= _LAST:
+        return date.fromordinal(number + _FIRST).isoformat()
+    return None
+
+
+def moment_text(number: int) -> str | None:
+    """A moment as the server writes it; None for one that it cannot have."""
+    days, micros = divmod(number, _DAY)
+    day, (seconds, parts) = date_text(days), divmod(micros, _MICROS)
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{parts:06d}"
+    return None if day is None else f"{day} {clock}"
 
 
 def moment_number(
@@ -76,7 +96,7 @@ def numbers_of(texts: Sequence[str | None], moments: bool) -> tuple[np.ndarray, 
         return found
 
     year, month, day = part(0, 4), part(5, 7), part(8, 10)
-    leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
+    leap = (year > 0) & (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     lengths = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
     sound = known & (day >= 1) & (day <= lengths[month] + (leap & (month == 2)))
     shifted = year - (month <= 2)  # years begin in March: a leap day is their last

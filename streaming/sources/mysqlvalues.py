@@ -13,22 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.algebra.types import arrow_type, is_decimal
 from streaming.errors import FrescoError
-from streaming.sources.mysqldates import numbers_of
+from streaming.sources.mysqldates import date_text, moment_text, numbers_of
 from streaming.sources.schema import CapturedRelation
 
 Literals = Callable[[pa.Array], list[str | None]]
 """Constants in MariaDB's SQL; None for a value the column cannot have."""
-_EPOCH = datetime(1970, 1, 1)
-_DAYS = (-719162, 2932896)
-"""The days of the years 1 to 9999, from 1970 on."""
-_MICROS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
 
 
 @dataclass(frozen=True)
@@ -38,11 +33,13 @@ class MysqlColumn:
     Attributes:
         relation, name: for messages.
         spark: its type here.
+        captured: its database type (`schema.CapturedRelation.source_types`).
     """
 
     relation: str
     name: str
     spark: str
+    captured: str = ""
 
     def selected(self, ref: str) -> str:
         """SQL of the value as the client is to get it."""
@@ -102,7 +99,7 @@ class MysqlColumn:
             case "string":
                 return _strings
             case "binary":
-                return _octets
+                return _bits if self.captured.startswith("bits(") else _octets
             case "date":
                 return _days
             case "timestamp" | "timestamp_ntz":
@@ -113,7 +110,8 @@ class MysqlColumn:
 def columns_of(captured: CapturedRelation) -> tuple[MysqlColumn, ...]:
     """The columns of a captured table, by position."""
     name = captured.relation.name
-    return tuple(MysqlColumn(name, one.name, one.type) for one in captured.relation.schema)
+    columns = zip(captured.relation.schema, captured.source_types, strict=True)
+    return tuple(MysqlColumn(name, one.name, one.type, type_) for one, type_ in columns)
 
 
 def is_exact(spark: str) -> bool:
@@ -146,18 +144,15 @@ def _octets(array: pa.Array) -> list[str | None]:
 
 
 def _days(array: pa.Array) -> list[str | None]:
-    days = array.view(pa.int32()).to_pylist()
-    return [
-        f"DATE'{(_EPOCH + timedelta(days=day)).date()}'" if _DAYS[0] <= day <= _DAYS[1] else None
-        for day in days
-    ]
+    texts = map(date_text, array.view(pa.int32()).to_pylist())
+    return [None if text is None else f"DATE'{text}'" for text in texts]
 
 
 def _moments(array: pa.Array) -> list[str | None]:
-    micros = array.view(pa.int64()).to_pylist()
-    return [
-        f"TIMESTAMP'{(_EPOCH + timedelta(microseconds=at)).isoformat(' ')}'"
-        if _MICROS[0] <= at <= _MICROS[1]
-        else None
-        for at in micros
-    ]
+    texts = map(moment_text, array.view(pa.int64()).to_pylist())
+    return [None if text is None else f"TIMESTAMP'{text}'" for text in texts]
+
+
+def _bits(array: pa.Array) -> list[str | None]:
+    """A BIT compares with no octets, but with the number that it is."""
+    return [str(int.from_bytes(value, "big")) for value in array.to_pylist()]

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
+from streaming.duckengine import duck_engine
 from streaming.sources.held import Held
 
 
@@ -50,7 +50,7 @@ def _first(rows: pa.Table, tied: np.ndarray, index: np.ndarray) -> np.ndarray:
     row = ", ".join(n for n in rows.column_names if n[0] in "ba" and n[1:].isdigit())
     looked = rows.append_column("tied", pa.array(tied)).append_column("index", pa.array(index))
     identity = f"tied, position, op, toast, {row}"
-    with duckdb.connect() as duck:
+    with duck_engine() as duck:
         duck.execute("SET TimeZone = 'UTC'")
         duck.register("looked", looked)
         kept = duck.execute(

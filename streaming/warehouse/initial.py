@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
 from streaming.algebra.tree import MULTIPLICITY, NUMBER, Schema, column_name
 from streaming.algebra.types import delta_schema
+from streaming.duckengine import duck_engine
 from streaming.errors import FrescoError
 from streaming.messages import Control
 from streaming.sources.schema import CapturedRelation
@@ -30,7 +30,7 @@ from streaming.warehouse.updates import LostColumn, UpdatesReader
 
 def folded(rows: pa.Table, schema: Schema, number: int) -> pa.Table:
     """What the rows of a delta add up to, each row once, all under one number."""
-    with duckdb.connect() as connection:
+    with duck_engine() as connection:
         net = net_changes(rows, len(schema), (), connection)
     copies = net.column("plus").to_numpy() - net.column("minus").to_numpy()
     found = rows.take(net.column("row"))

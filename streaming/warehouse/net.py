@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.algebra.tree import MULTIPLICITY, column_name
+from streaming.duckengine import duck_engine
 from streaming.warehouse.identity import canonical_columns, id_expression
 
 NET_SCHEMA = pa.schema(
@@ -56,7 +57,7 @@ def net_changes(
     identifying = [column_name(position) for position in key] or columns
     identity = id_expression([(name, kinds[name]) for name in identifying])
     text = _keyed(grouped, identifying, identity) if key else _keyless(grouped, identity)
-    with connection.cursor() if connection else duckdb.connect() as cursor:
+    with connection.cursor() if connection else duck_engine() as cursor:
         cursor.register("net_rows", net_rows)
         found = cursor.execute(text).to_arrow_table()
     return found.cast(NET_SCHEMA)

@@ -14,6 +14,7 @@ import sqlglot
 from sqlglot import exp
 
 from streaming.algebra.offered import offer
+from streaming.duckengine import duck_engine
 from streaming.errors import FrescoError
 from streaming.warehouse.names import distinct_names
 
@@ -47,7 +48,7 @@ def run(statement: str, registered: Mapping[str, pa.Table]) -> pa.Table:
     Raises FrescoError READ_SQL with DuckDB's message.
     """
     try:
-        with duckdb.connect() as connection:
+        with duck_engine() as connection:
             for name, table in registered.items():
                 distinct = table.rename_columns(list(distinct_names(table.column_names)))
                 offer(connection, name, distinct)

@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.algebra.tree import NUMBER
+from streaming.duckengine import duck_engine
 from streaming.errors import FrescoError
 from streaming.warehouse.changelog import CHANGES_STATS, check_delta, write_changes
 from streaming.warehouse.epoch import Epoch
@@ -131,7 +132,7 @@ class GroupWriter:
         self._changes_app = f"fresco/{pipeline}/{group}/changes"
         base = Place.of(warehouse)
         self._warehouse = base
-        self._duck = duckdb.connect()
+        self._duck = duck_engine()
         self._pool = ThreadPoolExecutor(self.options.threads, thread_name_prefix="warehouse")
         self.state = Table.create(
             *(base.below(group), state_schema([*views, STANDING]), "view", STATE_STATS),

@@ -23,6 +23,7 @@ _DATES: list[tuple[str, Any]] = [
     ("'2024-00-10'", None),
     ("'2024-05-00'", None),
     ("'2023-02-30'", None),
+    ("'0000-02-29'", None),
 ]
 _MEMBERS = ",".join(f"'m{at}'" for at in range(64))
 EDGES: dict[str, list[tuple[str, Any]]] = {

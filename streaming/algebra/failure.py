@@ -45,7 +45,7 @@ EAGER = ("<=>", "isnull", "concat")
 DIVISORS = ("/", "%")
 """Functions that evaluate their second argument first."""
 UNFIT = "a result that does not fit its type"
-_NATIVE = ("+", "-", "*", "cast", "not", "=", "<", "<=", ">", ">=")
+_NATIVE = ("+", "-", "*", "cast")
 REASONS = dict.fromkeys(DIVISORS, "division by zero") | dict.fromkeys(
     ("upper", "lower"), "VALUE_LETTERCASE: a letter whose other case depends on the engine"
 )
@@ -112,12 +112,13 @@ def duck_native(scalar: Scalar, columns: Sequence[str]) -> str | None:
     """Text that DuckDB itself raises at, where its order decides nothing; None of other expressions.
 
     At most the argument that is evaluated first can fail, and the function is one that raises in DuckDB
-    where it fails here. Sums and products are so, and their text computes each value once.
+    where it fails here. Sums and products are so, and their text computes each value once. A comparison
+    is not: `i - 10 = 10` becomes `i = 20` there. Nor is a sum with NULL, which is not computed.
     """
     if not isinstance(scalar, Call):
         return duck_text(scalar, columns)[0]
     first, *others = scalar.args
-    if scalar.function not in _NATIVE or any(map(fails, others)):
+    if scalar.function not in _NATIVE or not all(map(_is_plain, others)):
         return None
     text = duck_native(first, columns)
     if text is None:
@@ -126,6 +127,11 @@ def duck_native(scalar: Scalar, columns: Sequence[str]) -> str | None:
     if scalar.type in INTEGRALS and scalar.function in "+-*":
         return f"CAST({args[0]} {scalar.function} {args[1]} AS {duck_type(scalar.type)})"
     return None if _can_fail(scalar) else renderings.DUCK[scalar.function](scalar, args)
+
+
+def _is_plain(scalar: Scalar) -> bool:
+    """A column or a value: what no engine can find to be NULL before it looks at rows."""
+    return isinstance(scalar, Col) or (isinstance(scalar, Lit) and scalar.value is not None)
 
 
 def duck_raising(scalar: Scalar, columns: Sequence[str]) -> str:
@@ -150,10 +156,6 @@ def duck_holds(condition: Scalar, columns: Sequence[str]) -> str:
             continue
         if not cases and safe:
             cases.append(f"WHEN ({' AND '.join(safe)}) IS NOT TRUE THEN FALSE")
-        native = duck_native(part, columns)
-        if native is not None:
-            cases.append(f"WHEN ({native}) IS NOT TRUE THEN FALSE")
-            continue
         cases.append(f"WHEN {failed} THEN {_error(part)}")
         cases.append(f"WHEN ({value}) IS NOT TRUE THEN FALSE")
     if cases:

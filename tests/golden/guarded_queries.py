@@ -18,6 +18,15 @@ RELATIONS = {
     for name, columns in TYPED.items()
 }
 CHOSEN = (
+    "SELECT k FROM t WHERE i - 10 = 10",  # an optimizer may turn it into i = 20
+    "SELECT k FROM t WHERE NOT (10 - i < 3)",
+    "SELECT k, i - 10 = 10 AS x, 2 * i >= 4 AS y FROM t",
+    "SELECT k, (i - 10) IS NULL AS x FROM t",
+    "SELECT k, (i - 10) <=> 10 AS x FROM t",
+    "SELECT k, CAST(b AS INT) = 3 AS x FROM t",
+    "SELECT k, (i - 10) BETWEEN 1 AND 5 AS x FROM t",
+    "SELECT k, (i - 10) + NULLIF(1, 1) AS x FROM t",
+    "SELECT i, SUM(k) AS s FROM t GROUP BY i HAVING i - 10 = 10",
     "SELECT k FROM t WHERE i <> 0 AND 10 / i > 1",
     "SELECT k FROM t WHERE n > 1 AND 10 % i > 1",
     "SELECT k, i <> 0 AND 10 / i > 1 AS x FROM t",

@@ -12,7 +12,7 @@ from streaming.sources.postgres import topic_name
 from streaming.sources.schema import CapturedRelation, captured
 
 _COLUMNS = """
-SELECT table_schema, table_name, column_name, column_type, generation_expression
+SELECT table_schema, table_name, column_name, column_type, generation_expression, character_set_name
 FROM information_schema.columns WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position
 """
 _KEY = """
@@ -66,12 +66,15 @@ def read_schemas(
             cursor.execute(_COLUMNS, place)
             # Some servers take names in any case; the log has them in the catalog's.
             rows = [row[2:] for row in cursor.fetchall() if row[:2] == place]
-            columns = [(str(column), _text(type_)) for column, type_, _ in rows]
+            columns = [(str(column), _text(type_)) for column, type_, *_ in rows]
+            known = {
+                str(column): (_native(type_, letters), "") for column, type_, _, letters in rows
+            }
             if not columns:
                 raise _missing(table, source, "which is not there, or not to be seen by its user")
             cursor.execute(_KEY, place)
             # Of system versioning, the end of a row's time is a part of the key: present rows have none.
-            within = {str(column) for column, _, said in rows if _text(said) != "ROW END"}
+            within = {str(column) for column, _, said, _ in rows if _text(said) != "ROW END"}
             key = [str(column) for (column,) in cursor.fetchall() if column in within]
             full = ".".join(place)
             relations.append(
@@ -82,6 +85,7 @@ def read_schemas(
                     key=key,
                     collection=full,
                     decimals=decimals,
+                    known=known,
                 )
             )
     return relations
@@ -99,6 +103,11 @@ def without_transactions(connection: str, source: str) -> frozenset[tuple[str, s
     with asking(parse_url(connection, source), source) as cursor:
         cursor.execute(_LASTING)
         return frozenset((_text(database), _text(table)) for database, table in cursor.fetchall())
+
+
+def _native(type_: object, letters: object) -> str:
+    """A column's type with what its letters are stored in, which an ALTER may change by itself."""
+    return _text(type_) if letters is None else f"{_text(type_)} character set {_text(letters)}"
 
 
 def _text(value: object) -> str:

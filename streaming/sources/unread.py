@@ -186,5 +186,5 @@ def _notice(relation: str, fields: Collection[str]) -> str:
     names = ", ".join(sorted(fields))
     return (
         f"events of {relation} have fields that are not captured: {names}; views go on without "
-        "them (a column that was added is captured from the next start)"
+        "them (a column that was added is captured from the next look at the database's catalog on)"
     )

@@ -10,7 +10,7 @@ from streaming.embedded.kafka import create_topics
 from streaming.embedded.ports import LOOPBACK
 from streaming.embedded.postgres import create_databases
 
-SHOP = Source("shop", tables=("public.orders",))
+SHOP = "shop"
 ORDERS = """
 CREATE TABLE orders (id bigint PRIMARY KEY, amount numeric(18,2), pieces int);
 ALTER TABLE orders REPLICA IDENTITY FULL;
@@ -18,20 +18,20 @@ INSERT INTO orders VALUES (1, 9.50, 3);
 """
 
 
-def capture_shop(bank: Bank) -> str:
+def capture_shop(bank: Bank, name: str = SHOP) -> str:
     """A database with orders under a connector of its own; returns its connection string."""
-    stack = bank.stack.stack
-    create_databases(stack.dsn(POSTGRES_USER), [SHOP.name])
-    with psycopg.connect(stack.dsn(SHOP.name)) as connection:
+    stack, shop = bank.stack.stack, Source(name, tables=("public.orders",))
+    create_databases(stack.dsn(POSTGRES_USER), [shop.name])
+    with psycopg.connect(stack.dsn(shop.name)) as connection:
         connection.execute(ORDERS)
-    create_topics(bank.bootstrap, SHOP.topics)
+    create_topics(bank.bootstrap, shop.topics)
     config = connector_config(
-        SHOP,
+        shop,
         host=LOOPBACK,
         port=stack.postgres.port,
         user=POSTGRES_USER,
         password=stack.connect.secret("password"),
     )
-    stack.connect.rest.put(SHOP.connector, config)
-    stack.connect.wait_running([SHOP.connector])
-    return stack.dsn(SHOP.name)
+    stack.connect.rest.put(shop.connector, config)
+    stack.connect.wait_running([shop.connector])
+    return stack.dsn(shop.name)

@@ -48,8 +48,9 @@ from streaming.capture.logevents import (
 )
 from streaming.capture.logstream import LoggedRows, LoggedStatement, LogHeartbeat, LogStream
 from streaming.capture.logvalues import Row
-from streaming.capture.moved import Held, moved
+from streaming.capture.moved import Held, dropped_columns, moved
 from streaming.capture.rights import DENIED, lacking
+from streaming.capture.snapshot import TableRows
 from streaming.capture.statements import (
     Statement,
     Words,
@@ -277,6 +278,9 @@ class LogReader:
         where = begin, event.server, event.timestamp
         for table in named.emptied:
             yield Truncate(table, *where)
+        less = dropped_columns(words, event.schema, sorted(self._tables), self._own)
+        if less is not None:
+            yield from self._without(*less, begin, event.server, event.timestamp)
         for table in named.refilled:
             log.warning(
                 "source %s: a statement moves rows without a word in the log, so %s is told anew: %s",
@@ -292,6 +296,20 @@ class LogReader:
                 yield Refill(table, held.count, table == named.refilled[-1], *where)
                 for row, image in enumerate(held.images(self._source)):
                     yield RowChange(table, "c", None, image, begin, row, *where[1:], held.schema)
+
+    def _without(
+        self, table: Table, gone: frozenset[str], begin: Place, server: int, seconds: int
+    ) -> Iterator[LogEvent]:
+        """A row as it is, without the columns that the statement dropped, so that an event tells it.
+
+        Where a column of the name is added before any row changes, nobody else would.
+        """
+        if self._nested:
+            return
+        with self._connected() as connection:
+            rows = TableRows(connection, table, self._decimals, without=gone)
+            for image in rows.images(1) if rows.columns else ():
+                yield RowChange(table, "u", image, image, begin, 0, server, seconds, rows.schema)
 
     def _own(self, table: Table) -> Table:
         """A table's name as the catalog spells it."""

@@ -28,6 +28,18 @@ from streaming.sources.schema import spark_type
 
 _PARTS = ("DROP", "TRUNCATE", "EXCHANGE", "CONVERT", "IMPORT", "DISCARD")
 _OF_PARTS = ("PARTITION", "TABLE", "TABLESPACE")
+_NO_COLUMN = (
+    "PRIMARY",
+    "INDEX",
+    "KEY",
+    "FOREIGN",
+    "CONSTRAINT",
+    "CHECK",
+    "PARTITION",
+    "PERIOD",
+    "SYSTEM",
+)
+"""What DROP drops in an ALTER TABLE that is no column; a column of such a name is quoted."""
 _NO_NAME = ("COLUMN", "INDEX", "KEY", "CONSTRAINT")
 
 
@@ -68,6 +80,31 @@ def moved(
         case ["ALTER", *_] if _moves(keys):
             return Moved(refilled=_named(words, 1, database, tables, own))
     return Moved()
+
+
+def dropped_columns(
+    words: Words, database: str, tables: Sequence[Table], own: Callable[[Table], Table]
+) -> tuple[Table, frozenset[str]] | None:
+    """The captured table whose columns a statement drops, and their names; None for any other."""
+    keys = [word.key for word in words]
+    if keys[:1] != ["ALTER"] or "TABLE" not in keys[1:4]:
+        return None
+    at = keys.index("TABLE") + 1
+    at += 2 if keys[at : at + 2] == ["IF", "EXISTS"] else 0
+    found = table_at(words, at, database)
+    if found is None or own(found[0]) not in tables:
+        return None
+    begin = found[1]
+    begin += {"WAIT": 2, "NOWAIT": 1}.get(keys[begin] if begin < len(keys) else "", 0)
+    gone = set()
+    for place in range(begin, len(words)):
+        if keys[place] != "DROP" or (place > begin and keys[place - 1] != ","):
+            continue
+        name = place + 1 + (keys[place + 1 : place + 2] == ["COLUMN"])
+        name += 2 if keys[name : name + 2] == ["IF", "EXISTS"] else 0
+        if name < len(words) and words[name].is_name and keys[name] not in _NO_COLUMN:
+            gone.add(words[name].text)
+    return (own(found[0]), frozenset(gone)) if gone else None
 
 
 def _moves(keys: Sequence[str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,25 +73,31 @@ class TableRows:
         connection: pymysql.connections.Connection,
         table: tuple[str, str],
         decimals: Decimals,
+        without: Container[str] = (),
     ) -> None:
+        """Args:
+        without: columns that are left out.
+        """
         self._connection = connection
         self.name = ".".join(quoted(part) for part in table)
         with connection.cursor() as cursor:
             cursor.execute(_COLUMNS, table)
-            self.columns = [(str(name), _text(type_)) for name, type_ in cursor.fetchall()]
+            found = [(str(name), _text(type_)) for name, type_ in cursor.fetchall()]
+        self.columns = [(name, type_) for name, type_ in found if name not in without]
         kinds = [(name, kind_of(type_)) for name, type_ in self.columns]
         self._cells = [cell(kind, decimals) for _, kind in kinds]
         self.schema = schema_text(kinds, decimals)
 
-    def images(self) -> Iterator[dict[str, Any]]:
-        """The rows as JSON values by column name."""
+    def images(self, most: int | None = None) -> Iterator[dict[str, Any]]:
+        """The rows as JSON values by column name, so many at most."""
         names = [name for name, _ in self.columns]
         wanted = ", ".join(
             one.selected(quoted(name)) for one, name in zip(self._cells, names, strict=True)
         )
         readers = [one.from_text for one in self._cells]
         with self._connection.cursor(SSCursor) as cursor:
-            cursor.execute(f"SELECT {wanted} FROM {self.name}")
+            limit = "" if most is None else f" LIMIT {most}"
+            cursor.execute(f"SELECT {wanted} FROM {self.name}{limit}")
             for values in cursor:
                 yield {
                     name: None if value is None else read(value)

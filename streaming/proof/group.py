@@ -91,7 +91,8 @@ class GroupProof:
             for at, relation in enumerate(relations)
         }
         names = parents_first(specs)
-        self._unknown = self._versions.unknown({one: specs[one] for one in names}, truncated)
+        lost = {one.name: self._forgotten.columns(one) for one in relations}
+        self._unknown = self._versions.unknown({one: specs[one] for one in names}, truncated, lost)
         self._views = [self._view(at, specs[name]) for at, name in enumerate(names)]
         self._bases = _base_relations([specs[name] for name in names])
         touched = touched_rows(reader, warehouse.relations(), self._epochs)

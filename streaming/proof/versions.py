@@ -51,37 +51,54 @@ class Versions:
         return frozenset(one.name for one in columns if one.until is None and one.first > begin)
 
     def unknown(
-        self, specs: Mapping[str, Mapping[str, Any]], emptied: Mapping[str, Sequence[int]]
+        self,
+        specs: Mapping[str, Mapping[str, Any]],
+        emptied: Mapping[str, Sequence[int]],
+        lost: Mapping[str, Mapping[int, int]],
     ) -> dict[str, str]:
         """View -> which column it reads that nothing recorded tells, so that it cannot be recomputed.
 
         Args:
             specs: the views' entries, parents first.
             emptied: relation -> the numbers under which it was emptied.
+            lost: relation -> the positions that are recorded no more, and from which number on.
         """
-        if not any(self.untold(name, emptied.get(name, ())) for name in self._layouts):
+        changed = any(self.untold(name, emptied.get(name, ())) for name in self._layouts)
+        if not (changed or any(lost.values())):
             return {}
         found: dict[str, str] = {}
         last = {name: max(numbers, default=0) for name, numbers in emptied.items()}
         for name, spec in specs.items():
             over = next((found[one] for one in spec["relations"] if one in found), None)
-            if over is not None:
-                found[name] = over
-                continue
-            known = {
-                one: layout.as_of(int(spec.get("layout", 0)))
-                for one, layout in self._layouts.items()
-            }
-            for one in specs.values():
-                columns = tuple(Column(each["name"], each["type"]) for each in one["schema"])
-                known[str(one["name"])] = Relation(str(one["name"]), columns)
-            reads = columns_read(parse(spec["sql"], known))
-            for relation, at in unrecorded(self._layouts, reads, last):
-                column = self._layouts[relation].columns[at]
-                found[name] = (
-                    f"column {column.name} of {relation} is recorded from {column.first} on"
-                )
+            said = over or self._unknown(spec, specs, last, lost)
+            if said is not None:
+                found[name] = said
         return found
+
+    def _unknown(
+        self,
+        spec: Mapping[str, Any],
+        specs: Mapping[str, Mapping[str, Any]],
+        last: Mapping[str, int],
+        lost: Mapping[str, Mapping[int, int]],
+    ) -> str | None:
+        generation, since = int(spec.get("layout", 0)), int(spec.get("since", 0))
+        known = {one: layout.as_of(generation) for one, layout in self._layouts.items()}
+        for one in specs.values():
+            columns = tuple(Column(each["name"], each["type"]) for each in one["schema"])
+            known[str(one["name"])] = Relation(str(one["name"]), columns)
+        reads = columns_read(parse(spec["sql"], known))
+        for relation, at in unrecorded(self._layouts, reads, last):
+            column = self._layouts[relation].columns[at]
+            return f"column {column.name} of {relation} is recorded from {column.first} on"
+        for relation, positions in reads.items():
+            for at in sorted(positions & lost.get(relation, {}).keys()):
+                if since > lost[relation][at]:  # it has come back since, with what the source held
+                    column = self._layouts[relation].columns[at]
+                    return (
+                        f"column {column.name} of {relation} is recorded up to {lost[relation][at]}"
+                    )
+        return None
 
     def relations(self, generation: int | None) -> dict[str, Relation]:
         """All relations in a generation; none for the newest."""

@@ -38,8 +38,10 @@ from streaming.runtime.requests import Request, Requests
 from streaming.runtime.step import Manifest, StepResult
 from streaming.runtime.viewchanges import stage_name
 from streaming.runtime.whose import of_its_view
+from streaming.sources.layout import unrecorded
 from streaming.viewmanagers.base import ViewSpec, suspension
 from streaming.viewmanagers.tainted import refuse_controls, refuse_tainted
+from streaming.warehouse.described import layouts_of
 from streaming.warehouse.initial import dropped, relations_at, taints
 from streaming.warehouse.updates import UpdatesReader
 
@@ -209,6 +211,20 @@ class ReturningStage(AskingStage):
         refuse_uncaptured(self.spec.view, psj_of(self.spec.tree).relations, schemas)
         if reader.kept_from > 0:
             raise dropped(reader)
+        emptied = {
+            one.relation: one.number
+            for one in reader.controls(-1, reader.last)
+            if one.kind == "truncate"
+        }
+        layouts = layouts_of(self._warehouse)
+        for name, at in unrecorded(layouts, columns_read(self.spec.tree), emptied):
+            column = layouts[name].columns[at]
+            raise FrescoError(
+                "VIEW_INITIAL_ROWS",
+                f"column {column.name} of {name} is recorded from number {column.first} on",
+                where=f"view {self.spec.view}",
+                todo="use USING replica, which reads the rows of before from the sources",
+            )
         lost = taints(self._warehouse, reader, schemas, -1, reader.last)
         refuse_controls(columns_read(self.spec.tree), lost)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from streaming.algebra.tree import Column, Relation, Schema
@@ -69,6 +70,12 @@ def read_catalog(warehouse: Place) -> Described:
             todo="restore the file from a copy of the warehouse, or read with the version of Fresco"
             " that wrote it; the tables beside it are as they were",
         ) from error
+
+
+def layouts_of(warehouse: Path) -> Mapping[str, Layout]:
+    """All columns that relations have had, by relation; none before the first start."""
+    place = Place.of(str(warehouse))
+    return read_catalog(place).layouts if (warehouse / PATH).exists() else {}
 
 
 def described(value: Mapping[str, Any]) -> Described:

@@ -8,11 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from askedmariadb import captured
+from askedmariadb import captured, log_end, log_of
 from mysqlservers import MARIADBS, database_server
 
+from streaming.capture.envelope import Envelope, Table
+from streaming.capture.logevents import Commit, Ddl, RowChange
+from streaming.capture.position import Progress
+from streaming.capture.publishing import Publisher
 from streaming.embedded.mariadb import Mariadb
+from streaming.sources.debezium import Decoder
 from streaming.sources.layout import Layout, grown
+from streaming.sources.schema import CapturedSource
+from streaming.sources.unread import unread
+from tests.sourcelog import Topics
 
 COLUMNS = (
     "id INT PRIMARY KEY, i INT, u INT UNSIGNED, d DECIMAL(10,2), v VARCHAR(20) CHARACTER SET latin1,"
@@ -96,3 +104,35 @@ def test_what_every_alter_leaves_of_a_mariadb_s_columns(server: Mariadb) -> None
         if found != (wider, lost):
             wrong.append((change, found))
     assert wrong == []
+
+
+def test_oddity_37_a_column_dropped_and_made_anew_is_told_by_a_row_without_it(
+    server: Mariadb,
+) -> None:
+    """The catalog has the same column afterwards, and no row has changed."""
+    server.execute(
+        "CREATE TABLE shop.anew (id INT PRIMARY KEY, a INT, b INT)",
+        "INSERT INTO shop.anew VALUES (1, 10, 100), (2, 20, 200)",
+    )
+    at, before = log_end(server), captured(server, "anew")
+    server.execute(
+        "ALTER TABLE shop.anew DROP COLUMN a", "ALTER TABLE shop.anew ADD a INT DEFAULT 5"
+    )
+    reader, found = log_of(server, at, "anew"), list[object]()
+    try:
+        for event in reader.events():
+            found += [event] if event is not None else []
+            if sum(isinstance(one, Ddl) for one in found) == 2 and isinstance(event, Commit):
+                break
+    finally:
+        reader.close()
+    (change,) = (one for one in found if isinstance(one, RowChange))
+    assert change.op == "u" and change.before == change.after == {"id": 1, "b": 100}
+    table = Table("shop", "anew", "shop.shop.anew", ("id",))
+    publisher = Publisher(Envelope("shop", "n"), {("shop", "anew"): table}, Progress(at))
+    messages = [message for event in found for message in publisher.handle(event)]
+    records = [(m[0], m[2].decode()) for m in messages if m[0] == table.topic and m[2]]
+    decoder = Decoder(before, [CapturedSource("shop", "shop", dialect="mysql")])
+    decoded = decoder.decode(Topics().batch(records))
+    (lost,) = unread(decoded.rows["shop.anew"])
+    assert (lost.position, lost.missing, decoded.bad) == (1, True, ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.capture.moved import moved
+from streaming.capture.moved import dropped_columns, moved
 from streaming.capture.statements import (
     ANSI_QUOTES,
     NO_BACKSLASH_ESCAPES,
@@ -191,3 +191,24 @@ def test_a_statement_that_may_change_a_captured_table_is_found(query: str) -> No
 )
 def test_a_statement_that_changes_no_captured_table_is_none(query: str) -> None:
     assert reached(words(query), "bank", frozenset({("bank", "entry")}), lambda: CATALOG) is None
+
+
+@pytest.mark.parametrize(
+    ("query", "gone"),
+    [
+        ("ALTER TABLE entry DROP a", {"a"}),
+        ("ALTER TABLE bank.entry DROP COLUMN a, ADD b INT, DROP IF EXISTS `c`", {"a", "c"}),
+        ("alter online ignore table if exists entry wait 5 drop column if exists a", {"a"}),
+        ("ALTER TABLE entry DROP `index`, DROP PRIMARY KEY", {"index"}),
+        ("ALTER TABLE entry ALTER a DROP DEFAULT", None),
+        ("ALTER TABLE entry DROP INDEX a, DROP KEY b, DROP FOREIGN KEY c, DROP CONSTRAINT d", None),
+        ("ALTER TABLE entry DROP PARTITION p, DROP SYSTEM VERSIONING", None),
+        ("ALTER TABLE entry COMMENT = 'DROP a', ADD b INT", None),
+        ("ALTER TABLE other DROP a", None),
+        ("DROP TABLE entry", None),
+    ],
+)
+def test_columns_that_a_statement_drops(query: str, gone: set[str] | None) -> None:
+    tables = [("bank", "entry")]
+    found = dropped_columns(words(query), "bank", tables, lambda table: table)
+    assert found == (None if gone is None else (("bank", "entry"), frozenset(gone)))

@@ -113,7 +113,7 @@ def _images(
 ) -> tuple[list[str], list[str], str]:
     """SQL of the texts of both images, x0.. and y0..; where a new one stands for an unchanged value, its
     position; and whether nobody can tell that it does (`placeholder`)."""
-    texts, stale, doubts = [], [], []
+    texts, stale, doubts, marks = [], [], [], []
     width = len(captured.relation.schema)
     olds = [_field("e.before", captured, position, fields) for position in range(width)]
     for position, (old, column) in enumerate(zip(olds, captured.relation.schema, strict=True)):
@@ -125,14 +125,18 @@ def _images(
             continue
         least = placeholder.INLINE if column.type == "string" else (placeholder.INLINE + 2) // 3 * 4
         marked = f"{new} = {_quoted(mark)}"
-        kept = f"e.op = 'u' AND {marked} AND strlen({old}) > {least}"
-        texts.append(f"CASE WHEN {kept} THEN {old} ELSE {new} END AS y{position}")
+        kept = f"e.op = 'u' AND strlen({old}) > {least}"
+        # Each CASE looks at the rows that come so far only, and hardly any does.
+        value = f"CASE WHEN {kept} THEN {old} ELSE {new} END"
+        texts.append(f"CASE WHEN {marked} THEN {value} ELSE {new} END AS y{position}")
         stale.append(f"CASE WHEN {marked} THEN {position} END")
-        doubts.append(f"({kept} AND {old} <> {new})")
+        doubts.append(f"({marked} AND {kept} AND {old} <> {new})")
+        marks.append(marked)
     if not doubts:
         return texts, stale, "false"
     narrow = placeholder.narrow_sql(captured, olds)
-    return texts, stale, f"coalesce(({' OR '.join(doubts)}) AND {narrow}, false)"
+    doubtful = f"coalesce(({' OR '.join(doubts)}) AND {narrow}, false)"
+    return texts, stale, f"CASE WHEN {' OR '.join(marks)} THEN {doubtful} ELSE false END"
 
 
 def _field(image: str, captured: CapturedRelation, position: int, fields: Sequence[str]) -> str:

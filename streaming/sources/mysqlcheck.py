@@ -76,6 +76,7 @@ class Table:
         engine: in capital letters.
         row_start, row_end: columns of its system time, where it declares them.
         by_transaction: whether its system time is told in numbers of transactions.
+        old: columns in the format of MariaDB 5.3 whose length no log says.
     """
 
     name: Named
@@ -86,6 +87,7 @@ class Table:
     row_start: str = ""
     row_end: str = ""
     by_transaction: bool = False
+    old: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -280,9 +282,15 @@ PARTITIONED = Rule(
     "a partitioned table under another capture than `fresco capture --source S`: TRUNCATE, DROP and"
     " EXCHANGE PARTITION are in the log as statements only",
 )
+OLD_MOMENTS = Rule(
+    "SOURCE_OLD_MOMENTS",
+    "wrong",
+    "DATETIME, TIME or TIMESTAMP with decimals in the format of MariaDB 5.3: the log does not say how"
+    " long its values are",
+)
 RULES = (
     LOG, FOLLOWS, PAST, KEPT, DURABLE, RIGHTS, NO_TABLE, CASCADES, BY_TRANSACTION, VERSIONED,
-    PAST_THE_LOG, NOT_ATOMIC, PARTITIONED,
+    PAST_THE_LOG, NOT_ATOMIC, PARTITIONED, OLD_MOMENTS,
 )  # fmt: skip
 _ATOMIC = ("INNODB", "ROCKSDB", "TOKUDB", "NDBCLUSTER")
 _IN_THE_LOG = ("MYISAM", "ARIA", "CSV", "ARCHIVE")
@@ -324,6 +332,13 @@ def _table_checks(check: str, server: Server, table: Table, ours: bool | None) -
             "let `fresco capture --source S` capture it, which gives out present rows only, or take"
             f" it away: ALTER TABLE {table.quoted} DROP SYSTEM VERSIONING;",
             "wrong" if ours is False else "warning",
+        )
+    if table.old:
+        yield OLD_MOMENTS.found(
+            check,
+            f"{table.text} has columns in the format of MariaDB 5.3, whose length no log says:"
+            f" {', '.join(table.old)}",
+            f"SET GLOBAL mysql56_temporal_format = ON; ALTER TABLE {table.quoted} FORCE; {_AGAIN}",
         )
     mend = f"ALTER TABLE {table.quoted} ENGINE = InnoDB; {_AGAIN}"
     if table.engine in _IN_THE_LOG:
@@ -401,6 +416,12 @@ WHERE table_schema = %s AND table_name = %s AND generation_expression IN ('ROW S
 """
 
 
+_OLD = """
+SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s
+AND column_type LIKE '%%(_) /* mariadb-5.3 */' ORDER BY ordinal_position
+"""
+
+
 def read_server(cursor: Any) -> Server:
     """The server behind a cursor."""
     cursor.execute("SELECT VERSION()")
@@ -462,8 +483,10 @@ def read_table(cursor: Any, name: Named) -> Table | None:
     start, end = period.get("ROW START", ("", "")), period.get("ROW END", ("", ""))
     partitioned = "partitioned" in options
     by_transaction = end[1].startswith("bigint")
+    cursor.execute(_OLD, name)
+    old = tuple(_text(column) for (column,) in cursor.fetchall())
     return Table(
-        name, kind, engine.upper(), partitioned, cascades, start[0], end[0], by_transaction
+        name, kind, engine.upper(), partitioned, cascades, start[0], end[0], by_transaction, old
     )
 
 

@@ -23,7 +23,9 @@ from streaming.sources.reconnecting import Lost, Reconnecting
 _SETTINGS = ("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",)
 PLAIN = {kind: encode for kind, encode in conversions.items() if not isinstance(kind, int)}
 """Converters of parameters only: every value comes as the text or the bytes the server sent."""
-_TIMEOUTS = (1969, 3024)
+_TIMEOUTS = (1205, 1969, 3024)
+"""Waited for a lock, for a statement of MariaDB's, of MySQL's."""
+_NO_LOCK = 1227
 _SECONDS_MORE = 10
 
 
@@ -156,4 +158,12 @@ class MysqlSession(Reconnecting):
             return self._timed_out()
         if is_lost(error):
             return Lost(text)
+        if code == _NO_LOCK:
+            return FrescoError(
+                "SOURCE_QUERY_REFUSED",
+                f"source {self.source} does not let its user say at which place of the log it answers:"
+                f" {text}",
+                where=f"source {self.source}",
+                todo="GRANT RELOAD, REPLICATION CLIENT ON *.* TO its user (a MariaDB needs neither)",
+            )
         return self._query_refused(text)

@@ -50,7 +50,7 @@ def kind_of(column_type: str) -> Kind:
     base = re.split(r"[\s(]", text, maxsplit=1)[0]
     arguments = () if base in ("enum", "set") else source_type(text).arguments
     first = arguments[0] if arguments else 0
-    if base in _INTEGERS:
+    if base in _INTEGERS and text != "year(2)":  # which a client is told two digits of
         return integer(base, "unsigned" in text)
     match base:
         case "decimal" | "numeric":

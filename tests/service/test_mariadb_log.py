@@ -23,8 +23,10 @@ from streaming.errors import FrescoError
 from streaming.proof.databases import Database
 from streaming.proof.mysqltables import read_tables
 from streaming.sources import mysqlurl
+from streaming.sources.checked import Checked
 from streaming.sources.debezium import Decoder
 from streaming.sources.mysql import read_schemas
+from streaming.sources.mysqlcheck import check_server
 from streaming.sources.mysqlurl import arguments, asking, parse_url
 from streaming.sources.schema import CapturedSource
 from tests.sourcelog import Topics
@@ -231,6 +233,54 @@ def test_a_compressed_column_and_those_behind_it_are_read(server: Mariadb, type_
         octets = None if value is None else base64.b64encode(value).decode()
         assert after["z"] == (value.decode() if text and value is not None else octets)
         assert after["d"] == 1
+
+
+def test_columns_that_are_left_out_or_not_seen_do_not_shift_the_others(server: Mariadb) -> None:
+    """Generated and invisible ones are read; what has no type here stands between them."""
+    server.execute(
+        "CREATE OR REPLACE TABLE shop.z (id INT PRIMARY KEY, v INT AS (id + 1) VIRTUAL, u UUID, i INT"
+        " INVISIBLE DEFAULT 7, g GEOMETRY, st INT AS (id * 2) STORED, n6 INET6, n4 INET4, h POINT,"
+        " tm TIME(3), y YEAR(2), w VARCHAR(9) AS (CONCAT('a', id)) VIRTUAL, d DECIMAL(60,2), e DATE)"
+    )
+    (relation,) = captured(server, "z")
+    assert [name for name, _ in relation.refused] == ["u", "g", "n6", "n4", "h", "tm", "y", "d"]
+    ((_, _, row),) = logged(
+        server,
+        "INSERT INTO shop.z (id, u, g, n6, n4, h, tm, y, d, e) VALUES (5, UUID(), POINT(1, 2), '::1',"
+        " '1.2.3.4', POINT(3, 4), '-01:00:00.5', 70, 1.5, '1970-01-02')",
+        tables=("z",),
+    )
+    read = {column.name: row[column.name] for column in relation.relation.schema}
+    assert read == {"id": 5, "v": 6, "i": 7, "st": 10, "w": "a5", "e": 1}
+
+
+def test_moments_in_the_format_of_mariadb_5_3_are_refused_before_they_are_misread(
+    server: Mariadb,
+) -> None:
+    """Without decimals their length is known; with some it is in no log."""
+    make = "CREATE OR REPLACE TABLE shop.o (id INT PRIMARY KEY, a DATETIME{0}, t TIME{0}, n INT)"
+    insert = "INSERT INTO shop.o VALUES (1, '2024-02-29 12:34:56', '-838:59:59', 7)"
+    row = {"id": 1, "a": 1709210096000, "t": -3020399000000, "n": 7}
+
+    def wrong() -> list[Checked]:
+        checks = check_server(server.url("shop"), "shop", ["shop.o"])
+        return [one for one in checks if one.level == "wrong"]
+
+    server.execute("SET GLOBAL mysql56_temporal_format = OFF")
+    try:
+        server.execute(make.format(""))
+        assert logged(server, insert, tables=("o",)) == [("c", {}, row)] and wrong() == []
+        server.execute(make.format("(3)"))
+    finally:
+        server.execute("SET GLOBAL mysql56_temporal_format = ON")
+    (refused,) = wrong()
+    assert refused.code == "SOURCE_OLD_MOMENTS" and "a, t" in refused.says
+    with pytest.raises(FrescoError, match="CAPTURE_ROWS"):
+        logged(server, insert, tables=("o",))
+    server.execute(refused.todo.partition("; then")[0])
+    assert wrong() == []
+    found = logged(server, "DELETE FROM shop.o", insert, tables=("o",))
+    assert found[-1] == ("c", {}, row)
 
 
 # Statements ---------------------------------------------------------------------------------------

@@ -181,6 +181,20 @@ def test_a_vector_and_a_geometry_are_left_out_and_others_are_read(server: Mariad
     assert [(after["id"], after["d"]) for _, _, after in found] == [(1, "AJY=")]
 
 
+def test_a_user_who_may_not_lock_is_told_what_to_grant(server: Mariadb) -> None:
+    server.execute(
+        "CREATE USER asker IDENTIFIED BY 'asking-secret'", "GRANT SELECT ON shop.* TO asker"
+    )
+    url = server.url("shop").replace(f"fresco:{server.password}@", "asker:asking-secret@")
+    session = MysqlSession("shop", url, timeout=10)
+    with pytest.raises(FrescoError, match=r"SOURCE_QUERY_REFUSED.*GRANT RELOAD") as refused:
+        session.pin()
+    assert "asking-secret" not in str(refused.value)
+    server.execute("GRANT RELOAD, REPLICATION CLIENT ON *.* TO asker")
+    session.pin()
+    session.close()
+
+
 def test_prepared_transactions_end_a_capture_over_captured_tables_only(server: Mariadb) -> None:
     other = ["INSERT INTO other VALUES (1)", "XA END 'a'", "XA PREPARE 'a'", "XA COMMIT 'a'"]
     assert logged(server, "XA START 'a'", *other) == []

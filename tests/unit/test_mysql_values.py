@@ -48,6 +48,8 @@ from tests.sourcelog import Topics
         ("timestamp(3)", "timestamp"),
         ("time(6)", None),
         ("year(4)", "int"),
+        ("year(2)", None),
+        ("datetime(6) /* mariadb-5.3 */", "timestamp_ntz"),
         ("char(4)", "string"),
         ("longtext", "string"),
         ("enum('a','(b')", "string"),

@@ -245,7 +245,10 @@ TRIED: dict[str, Callable[[], object]] = {
     "SET GLOBAL binlog_transaction_compression = OFF": statement(
         "SET GLOBAL binlog_transaction_compression = OFF", "mysql"
     ),
-    "SET GLOBAL mysql56_temporal_format = ON; ALTER TABLE ... FORCE": statement(
+    "GRANT RELOAD, REPLICATION CLIENT ON *.* TO its user": statement(
+        "GRANT RELOAD, REPLICATION CLIENT ON *.* TO u", "mysql"
+    ),
+    "SET GLOBAL mysql56_temporal_format = ON; ALTER TABLE": statement(
         "ALTER TABLE t FORCE", "mysql"
     ),
     "SET GLOBAL log_bin_compress = OFF": statement("SET GLOBAL log_bin_compress = OFF", "mysql"),

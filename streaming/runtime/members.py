@@ -69,6 +69,7 @@ class Members:
         """The catalog's file and what it says: it is asked for often, and parsing SQL takes long."""
         self._worked: tuple[object, dict[str, Member]] | None = None
         self._broken = frozenset(planned.broken)
+        self._settled = 0
         self.generation = planned.generation
         """Of the relations' columns; a view that is planned over newer ones waits for them."""
 
@@ -187,7 +188,15 @@ class Members:
         return max((_layout(one) for one in self.requests.open()), default=0)
 
     def _is_early(self, request: Request) -> bool:
-        return _layout(request) > self.generation
+        """Whether the transactions are not yet decoded by the columns that the view is planned over."""
+        wanted = _layout(request)
+        if not wanted or self.generation < wanted:
+            return wanted > self.generation
+        return wanted > max(self._settled, self.catalog().generation)
+
+    def settle(self, generation: int) -> None:
+        """The columns that were asked for are not there any more: those of now are taken."""
+        self.generation = self._settled = generation
 
     def moved(self) -> bool:
         """Whether anything has been asked for, or said of it, since it was last followed."""

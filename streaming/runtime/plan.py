@@ -223,15 +223,22 @@ def plan_pipeline(config: Config) -> Pipeline:
 
 
 def replanned(
-    config: Config, pipeline: Pipeline, relations: Sequence[CapturedRelation]
+    config: Config,
+    pipeline: Pipeline,
+    relations: Sequence[CapturedRelation],
+    numbers: bool = True,
 ) -> Pipeline:
     """A running pipeline over its relations as their databases have them now: stored, and planned anew.
 
     Its views are those of the catalog; nobody reads view files while it runs.
+
+    Args:
+        numbers: whether this driver numbers the transactions, and stores what it decodes them by.
     """
     stored = load_catalog(config.warehouse)
-    keep_layouts(config.warehouse, layouts_now(config, stored.layouts, relations))
-    stored = load_catalog(config.warehouse)
+    if numbers:
+        keep_layouts(config.warehouse, layouts_now(config, stored.layouts, relations))
+        stored = load_catalog(config.warehouse)
     layouts = {name: stored.layouts[name] for name in pipeline.layouts}
     now = {one.relation.name: one for one in relations}
     captured = [

@@ -16,6 +16,7 @@ from streaming.errors import FrescoError
 from streaming.runtime.schemas import source_relations
 from streaming.sources.layout import Layout, grown
 from streaming.sources.schema import CapturedRelation
+from streaming.warehouse.described import layouts_of
 
 log = logging.getLogger("fresco")
 
@@ -28,12 +29,18 @@ class SchemaWatch:
 
     Args:
         layouts: the captured relations' columns as the pipeline runs over them.
+        numbers: whether this driver numbers the transactions; another one follows what that has stored.
     """
 
     def __init__(
-        self, config: Config, layouts: Mapping[str, Layout], seconds: float = LOOK_SECONDS
+        self,
+        config: Config,
+        layouts: Mapping[str, Layout],
+        numbers: bool = True,
+        seconds: float = LOOK_SECONDS,
     ) -> None:
         self._config, self._layouts, self._seconds = config, layouts, seconds
+        self._numbers = numbers
         self._sources = [
             name
             for name, source in config.sources.items()
@@ -42,16 +49,20 @@ class SchemaWatch:
         self._found: Sequence[CapturedRelation] = ()
         self._told: set[str] = set()
         self._asked, self._stopping = threading.Event(), False
-        self.looked = not self._sources
-        """Whether the look that was asked for last is over."""
+        self._looked = not self._sources
+        """Whether a look that was asked for is over."""
         self._thread = threading.Thread(target=self._run, name="schemas", daemon=True)
         if self._sources:
             self._thread.start()
 
     def ask(self) -> None:
         """Look at once."""
-        self.looked = not self._sources
         self._asked.set()
+
+    def found_nothing(self) -> bool:
+        """Whether a look that was asked for is over and all is as it was; the next is to be asked for."""
+        looked, self._looked = self._looked, not self._sources
+        return looked and self._numbers and not self._found
 
     @property
     def altered(self) -> Sequence[CapturedRelation]:
@@ -60,6 +71,10 @@ class SchemaWatch:
 
     def look(self) -> Sequence[CapturedRelation]:
         """The same, looked up now."""
+        if not self._numbers:
+            stored = layouts_of(self._config.warehouse)
+            if all(stored.get(name) == one for name, one in self._layouts.items()):
+                return ()
         found: list[CapturedRelation] = []
         for name in self._sources:
             try:
@@ -67,6 +82,8 @@ class SchemaWatch:
             except FrescoError as error:  # one that is away is told of by who needs it
                 log.debug("the columns of source %s cannot be looked at: %s", name, error)
         found = [one for one in found if one.relation.name in self._layouts]
+        if not self._numbers:
+            return found
         mine = {one.relation.name: self._layouts[one.relation.name] for one in found}
         after = grown(mine, found, 0)
         changed = [name for name in mine if after[name].columns != mine[name].columns]
@@ -89,4 +106,4 @@ class SchemaWatch:
                 self._found = self.look()
             except Exception:
                 log.exception("the tables' columns could not be looked at; that is tried again")
-            self.looked = self.looked or asked
+            self._looked = self._looked or asked

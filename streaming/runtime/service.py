@@ -169,7 +169,7 @@ class Service:
         self.fence = Fence(folder, owner_here(address), self.roles)
         played = ", ".join(self.roles) or "all stages"
         log.info("generation %d of pipeline %s: %s", self.fence.generation, config.pipeline, played)
-        if not self.roles or IntegratorStage.name in self.roles:
+        if self._numbers:
             keep_layouts(config.warehouse, pipeline.layouts)
         self._begin_to_beat(over_kafka)
         give_up = partial(setattr, self, "_error")
@@ -189,15 +189,15 @@ class Service:
         self._stages = build_stages(
             self.config, pipeline, topics, self.metrics, self._spark, members, self.roles
         )
-        self._schemas = SchemaWatch(self.config, pipeline.layouts)
+        self._schemas = SchemaWatch(self.config, pipeline.layouts, self._numbers)
         self._start_stages(pipeline, topics)
 
     def _follow_tables(self) -> None:
         """Tables that were altered: the stages go on over their columns of now, as after a start."""
         members = self._stages.members
         if (wanted := members.newest_asked) > members.generation:
-            if self._schemas.looked and not self._schemas.altered:
-                members.generation = wanted  # what it was planned over is no longer there
+            if self._schemas.found_nothing():
+                members.settle(wanted)
             else:
                 self._schemas.ask()
         relations = self._schemas.altered
@@ -208,7 +208,7 @@ class Service:
         self._running.clear()
         self._failed.clear()
         self._stages.close()
-        pipeline = replanned(self.config, self._pipeline, relations)
+        pipeline = replanned(self.config, self._pipeline, relations, self._numbers)
         members = Members(self.config, pipeline)
         self._run_over(members.plan(), members)
 
@@ -230,9 +230,14 @@ class Service:
         beat = Heartbeat(self.config.warehouse, self.fence.generation, self.roles, seen, said=shown)
         self._closers.append(lambda: beat.stop(_reason(sys.exc_info()[1] or self._error)))
 
+    @property
+    def _numbers(self) -> bool:
+        """Whether the transactions are numbered here."""
+        return not self.roles or IntegratorStage.name in self.roles
+
     def _prepare_topics(self, pipeline: Pipeline, topics: Topics) -> None:
         """The captured topics are there, the pipeline's own are made and belong to this warehouse."""
-        if not self.roles or IntegratorStage.name in self.roles:
+        if self._numbers:
             self._broker.require_source_topics(pipeline.source_topics)
             origins = Origins(self.config, pipeline)
             topics_found = [

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from streaming.duckengine import duck_engine
 from streaming.sources.glance import fields_of, is_wrapped, version
 from streaming.sources.judgement import faults
+from streaming.sources.plans import TextPlans
 from streaming.sources.records import (
     BadRecord,
     Decoded,
@@ -64,8 +65,9 @@ class Decoder:
         self._notification_topics = {s.notification_topic: s for s in self.sources.values()}
         self._ignored = {t for s in self.sources.values() for t in s.ignored_topics}
         self.duck = engine or duck_engine(THREADS)
-        """The engine, which keeps nothing between two steps; its owner's statements may use it too."""
+        """The engine, which keeps no rows between two steps; its owner's statements may use it too."""
         self.duck.execute("SET TimeZone = 'UTC'")
+        self._plans = TextPlans(self.duck)
 
     def decode(self, batch: pa.Table) -> Decoded:
         """Decode records (topic, partition int32, offset int64, key, value binary or string).
@@ -142,21 +144,16 @@ class Decoder:
         self, topic: str, texts: pa.Table, sql: str, bad: list[BadRecord]
     ) -> tuple[pa.Table, pa.Table]:
         """Run `sql` over `texts`; what is not JSON goes to `bad`, then the rest is run."""
-        self.duck.register("texts", texts)
         try:
-            return self.duck.execute(sql).to_arrow_table(), texts
+            return self._plans.run(sql, texts), texts
         except duckdb.Error:
-            valid = self.duck.execute("SELECT p, o, json_valid(v) AS ok FROM texts")
-            checked = valid.to_arrow_table()
+            checked = self._plans.run("SELECT p, o, json_valid(v) AS ok FROM texts", texts)
             keep = checked["ok"].to_numpy()
             if keep.all():
                 raise
             bad.extend(self._bad(topic, checked, ~keep, "SOURCE_NOT_JSON", "is not JSON"))
             texts = _chunked(texts.filter(pa.array(keep)))
-            self.duck.register("texts", texts)
-            return self.duck.execute(sql).to_arrow_table(), texts
-        finally:
-            self.duck.unregister("texts")
+            return self._plans.run(sql, texts), texts
 
     # Rows -----------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from http.client import HTTPException
 
 from streaming.algebra.scans import columns_read
+from streaming.algebra.types import is_decimal
 from streaming.config import Config
 from streaming.embedded.connect import ConnectRest
 from streaming.errors import FrescoError
@@ -23,6 +24,7 @@ from streaming.sources.connectsettings import (
     NO_WORKER,
     Wanted,
     check_connector,
+    check_decimals,
 )
 from streaming.sources.mysqlcheck import check_server
 from streaming.sources.olddates import check_dates
@@ -126,10 +128,17 @@ def examined_sources(
     """
     for captured in pipeline.sources:
         source = config.sources[captured.name]
-        publication = None
+        wanted, publication = wanted_of(source, captured, pipeline), None
+        numbers = [
+            f"{one.counted_as}.{column.name}"
+            for one in pipeline.captured_of(captured.name)
+            for column in one.relation.schema
+            if is_decimal(column.type) and source.snapshots is None
+        ]
+        yield from check_decimals(wanted, numbers)
         if source.connect is not None:
             address = source.connect.get_secret_value()
-            found, publication = examined_connector(address, wanted_of(source, captured, pipeline))
+            found, publication = examined_connector(address, wanted)
             yield from found
         connection = source.secret()
         if connection is None or source.snapshots is not None:

@@ -29,7 +29,12 @@ HAS_FAILED = Rule(
     "SOURCE_CONNECTOR_FAILED", "warning", "the connector, or a task of it, has failed"
 )
 NO_WORKER = Rule("SOURCE_CONNECT_UNREACHABLE", "warning", "the worker does not tell its connectors")
-RULES = (WRONG_SETTING, NO_CONNECTOR, HAS_FAILED, NO_WORKER)
+NAN = Rule(
+    "SOURCE_DECIMALS_NAN",
+    "warning",
+    "PostgreSQL's NUMERIC columns under `decimals: precise`: NaN and the infinities come as NULL",
+)
+RULES = (WRONG_SETTING, NO_CONNECTOR, HAS_FAILED, NO_WORKER, NAN)
 
 
 @dataclass(frozen=True)
@@ -247,6 +252,22 @@ SETTINGS: tuple[Setting, ...] = (
             lambda value, wanted, config: value.upper() == "BASE64" or wanted.decimals == "string",
             "BASE64", "numbers without a point are read as others"),
 )  # fmt: skip
+
+
+def check_decimals(wanted: Wanted, numbers: Sequence[str]) -> Iterator[Checked]:
+    """Whether NUMERIC columns may hold what comes as NULL.
+
+    Args:
+        numbers: "schema.table.column" of each of them.
+    """
+    if numbers and wanted.decimals == "precise" and not wanted.mysql:
+        yield NAN.found(
+            f"decimals of {wanted.source}",
+            f"a NaN or an infinity in {', '.join(numbers[:5])}{', ...' if len(numbers) > 5 else ''} would"
+            " come as NULL, and nobody could tell",
+            "set decimal.handling.mode=string at the connector, let it take a new snapshot, and set"
+            f" sources.{wanted.source}.decimals: string; or let a CHECK keep them out of the table",
+        )
 
 
 def check_connector(name: str, config: Config, wanted: Wanted) -> list[Checked]:

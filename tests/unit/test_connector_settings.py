@@ -22,6 +22,7 @@ from streaming.sources.connectsettings import (
     SETTINGS,
     Wanted,
     check_connector,
+    check_decimals,
 )
 from streaming.sources.placeholder import UNAVAILABLE
 
@@ -209,6 +210,19 @@ def test_the_connector_is_found_by_its_prefix_and_judged(worker: Any) -> None:
     found, _ = examined_connector(address_of(url), WANTED)
     with pytest.raises(FrescoError, match=r"SOURCE_CONNECTOR_SETTING: time\.precision\.mode"):
         refuse(found)
+
+
+def test_nan_under_precise_decimals_is_warned_of() -> None:
+    columns = ["public.entry.amount"]
+    precise = replace(WANTED, decimals="precise")
+    (found,) = check_decimals(precise, columns)
+    assert (found.level, found.code) == ("warning", "SOURCE_DECIMALS_NAN")
+    assert "public.entry.amount" in found.says and "decimals: string" in found.todo
+    assert not [
+        *check_decimals(replace(precise, mysql=True), columns),
+        *check_decimals(precise, []),
+    ]
+    assert not [*check_decimals(replace(precise, decimals="string"), columns)]
 
 
 def test_oddity_35_the_placeholder_is_what_the_connector_says(worker: Any, tmp_path: Path) -> None:

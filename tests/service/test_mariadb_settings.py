@@ -8,14 +8,18 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from askedmariadb import log_end, log_of, until_rows
+from mysqlservers import database_server
 from twodatabases import mariadb_server
 
+from streaming.capture.logevents import RowChange
 from streaming.embedded import mariadb
 from streaming.embedded.mariadb import Mariadb
 from streaming.errors import FrescoError
 from streaming.sources.checked import Checked
 from streaming.sources.mysqlcheck import (
     SETTINGS,
+    Cascade,
     Server,
     Table,
     _server_checks,
@@ -230,3 +234,61 @@ def test_what_may_be_as_it_likes(server: Mariadb) -> None:
             "SET GLOBAL log_bin_compress = OFF, GLOBAL binlog_checksum = CRC32,"
             " GLOBAL time_zone = '+00:00'"
         )
+
+
+# MySQL --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.deep
+def test_what_a_mysql_is_judged_by_and_that_it_logs_cascades(tmp_path: Path) -> None:
+    with database_server("mysql-9", tmp_path) as running:
+        running.execute(
+            "CREATE DATABASE shop; CREATE DATABASE elsewhere; USE shop",
+            "CREATE TABLE shop.p (id INT PRIMARY KEY); CREATE TABLE shop.t (id INT PRIMARY KEY, p INT,"
+            " FOREIGN KEY (p) REFERENCES shop.p (id) ON DELETE CASCADE ON UPDATE CASCADE)",
+        )
+        assert [one.level for one in found(running)] == ["ok"]
+        for name, value in (
+            ("binlog_format", "MIXED"),
+            ("binlog_row_image", "MINIMAL"),
+            ("binlog_row_metadata", "MINIMAL"),
+            ("binlog_row_value_options", "PARTIAL_JSON"),
+            ("binlog_transaction_compression", "ON"),
+            ("sync_binlog", "0"),
+            ("binlog_expire_logs_seconds", "60"),
+        ):
+            number = value if value.isdigit() else f"'{value}'"
+            running.execute(f"SET GLOBAL {name} = {number}")
+            (one,) = found(running)
+            assert one.says.startswith(f"{name} is {value}"), one
+            running.execute(one.todo)
+            assert [one.level for one in found(running)] == ["ok"]
+        at = log_end(running)
+        running.execute(
+            "INSERT INTO shop.p VALUES (1), (2); INSERT INTO shop.t VALUES (1, 1), (2, 2)",
+            "DELETE FROM shop.p WHERE id = 1; UPDATE shop.p SET id = 3 WHERE id = 2",
+        )
+        events = until_rows(log_of(running, at, "t"), 4)
+        changes = [one for one in events if isinstance(one, RowChange)]
+        assert [(one.op, dict(one.after or {})) for one in changes[2:]] == [
+            ("d", {}),
+            ("u", {"id": 2, "p": 3}),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("variables", "mariadb", "refused"),
+    [
+        ({"innodb_native_foreign_keys": "OFF"}, False, False),
+        ({"innodb_native_foreign_keys": "ON"}, False, True),
+        ({}, False, True),
+        ({}, True, True),
+    ],
+)
+def test_cascades_are_logged_where_the_sql_layer_does_them(
+    variables: dict[str, str], mariadb: bool, refused: bool
+) -> None:
+    key = Cascade("k", ("`p`",), ("`shop`", "`p`"), ("`id`",), "CASCADE", "")
+    table = Table(("shop", "t"), "BASE TABLE", "INNODB", cascades=(key,))
+    judged = list(_table_checks("t", Server(mariadb, variables), table, True))
+    assert [one.code for one in judged] == (["SOURCE_CASCADES"] if refused else [])

@@ -34,7 +34,16 @@ from streaming.sources.mysql import folds_case, read_schemas, split_table, witho
 from streaming.sources.mysqlcheck import check_server, require
 from streaming.sources.mysqlsession import PLAIN
 from streaming.sources.mysqlstate import current_place
-from streaming.sources.mysqlurl import MysqlUrl, connect, is_lost, parse_url, refused, said
+from streaming.sources.mysqlurl import (
+    MysqlUrl,
+    connect,
+    is_locked,
+    is_lost,
+    locked,
+    parse_url,
+    refused,
+    said,
+)
 from streaming.sources.postgres import topic_name
 
 log = logging.getLogger("fresco")
@@ -43,7 +52,7 @@ EVENTS = 5000
 """Messages of a Kafka transaction, about."""
 _POLL_SECONDS = 0.1
 WAITS = (0.5, 1.0, 2.0, 5.0)
-PASSING = ("SOURCE_UNREACHABLE", "KAFKA_UNREACHABLE")
+PASSING = ("SOURCE_UNREACHABLE", "SOURCE_TABLE_LOCKED", "KAFKA_UNREACHABLE")
 
 
 class Capture:
@@ -303,6 +312,8 @@ class Capture:
 
     def _failed(self, error: pymysql.MySQLError) -> FrescoError:
         """What ended a snapshot: the server went away, which is waited for, or a right is missing."""
+        if is_locked(error):
+            return locked(self._source)
         if is_lost(error):
             return refused(error, self._url, self._source)
         return lacking(error, self._url, self._source)

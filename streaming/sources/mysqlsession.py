@@ -159,6 +159,7 @@ class MysqlSession(Reconnecting):
         if is_lost(error):
             return Lost(text)
         if code == _NO_LOCK:
+            self.close()  # rights count for connections that are made after they were granted
             return FrescoError(
                 "SOURCE_QUERY_REFUSED",
                 f"source {self.source} does not let its user say at which place of the log it answers:"

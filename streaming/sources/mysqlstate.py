@@ -16,6 +16,7 @@ is below the snapshot's place.
 
 from __future__ import annotations
 
+import random
 import re
 import time
 from dataclasses import dataclass
@@ -32,8 +33,8 @@ _STATUS = "SHOW STATUS LIKE 'binlog_snapshot_%'"
 STILL_SECONDS = 1.0
 """So long must the place at a file's beginning stand still: no commit takes longer from log to table."""
 _RETAKE_SECONDS = 0.01
-_LOCK_SECONDS = 10
-"""All writers wait while the lock waits for statements that run."""
+_LOCK_TIMEOUT, _LOCK_ATTEMPTS, _LOCK_PAUSE = 1205, 15, 0.5
+"""The server's word for it, and seconds in which writers go on, at most, between two attempts."""
 
 
 @total_ordering
@@ -117,10 +118,24 @@ class SnapshotTaker:
 
 
 def _locked_snapshot(connection: pymysql.connections.Connection) -> Place:
-    """A MySQL's: nothing commits between the snapshot's beginning and the reading of its place."""
+    """A MySQL's: nothing commits between the snapshot's beginning and the reading of its place.
+
+    The lock waits for a statement that waits for a row, and may hold up the one that would let it go: so
+    it is given up after a second, and tried again.
+
+    Raises:
+        pymysql.MySQLError: that of the last attempt.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}")
-        cursor.execute("FLUSH TABLES WITH READ LOCK")
+        cursor.execute("SET SESSION lock_wait_timeout = 1")
+        for attempt in range(_LOCK_ATTEMPTS):
+            try:
+                cursor.execute("FLUSH TABLES WITH READ LOCK")
+                break
+            except pymysql.OperationalError as error:
+                if error.args[0] != _LOCK_TIMEOUT or attempt == _LOCK_ATTEMPTS - 1:
+                    raise
+                time.sleep(random.uniform(0, _LOCK_PAUSE))
         try:
             cursor.execute(_BEGIN)
             return current_place(connection)

@@ -34,9 +34,11 @@ from streaming.runtime.manifests import Manifest, ManifestExists, put_if_absent
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import StepResult
 from streaming.runtime.viewchanges import ViewChanges
+from streaming.sources.checked import warn
 from streaming.sources.held import HeldFiles
 from streaming.sources.intake import Intake, IntakeResult
 from streaming.sources.records import BadRecord, abridged
+from streaming.sources.shapes import FirstRecords
 from streaming.warehouse.retention import UpdatesRetention
 from streaming.warehouse.updates import UpdatesWriter
 from streaming.warehouse.upkeep import Upkeep
@@ -66,6 +68,7 @@ class IntegratorStage:
         spans: SpanWatch | None = None,
         changes: ViewChanges | None = None,
         rides: bool = False,
+        first: FirstRecords | None = None,
     ) -> None:
         """Args:
         make_intake: from where held rows are staged.
@@ -75,12 +78,14 @@ class IntegratorStage:
         spans: watches transactions that span groups; None where none can.
         changes: views that come and go; None where they never do.
         rides: REL goes to the view managers, whose lists take it to the merge.
+        first: judges the shapes of the first records of topics.
         """
         self._make = make_intake
         self._updates, self._topics, self._metrics = updates, topics, metrics
         self._relations_of, self._warehouse = relations_of, warehouse
         self._asked, self._spans, self._spanned = asked or {}, spans, 0
         self._changes, self._rides = changes, rides
+        self._first = first or FirstRecords([])
         self._staging = Staging(warehouse, self.name)
         self._held = Staging(warehouse, "held")
         self.numbered = -1
@@ -119,6 +124,7 @@ class IntegratorStage:
     def run(self, records: pa.Table) -> StepResult | None:
         """One batch of captured events, or a tick without any (timeouts)."""
         self._ran = True
+        warn(self._first.look(records))
         idle = self._changes.idle_numbers(self._intake.next_number - 1) if self._changes else 0
         result = self._intake.step(records, int(time.time() * 1000), idle)
         if self._spans is not None:

@@ -35,9 +35,11 @@ from streaming.runtime.returning import ReturningStage
 from streaming.runtime.session import Session
 from streaming.runtime.sessionstart import session_roles
 from streaming.runtime.stageset import ManagerStage, Stages
+from streaming.runtime.surroundings import unseen
 from streaming.runtime.viewchanges import refused_routing
 from streaming.sources.held import HeldFiles
 from streaming.sources.intake import Intake
+from streaming.sources.shapes import FirstRecords
 from streaming.viewmanagers.base import ViewSpec
 from streaming.warehouse.initial import contents_of
 from streaming.warehouse.options import WriterOptions
@@ -166,6 +168,7 @@ def _integrator_stage(
         spans,
         rides=rides,
         changes=None if rides else members.changes(),
+        first=FirstRecords(unseen(config, pipeline)),
     )
     return stage, updates.close
 

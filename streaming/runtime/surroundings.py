@@ -29,7 +29,7 @@ from streaming.sources.connectsettings import (
 from streaming.sources.mysqlcheck import check_server
 from streaming.sources.olddates import check_dates
 from streaming.sources.published import check_published
-from streaming.sources.schema import CapturedSource
+from streaming.sources.schema import CapturedRelation, CapturedSource
 from streaming.sources.shapes import NEWEST, check_shapes
 from streaming.sources.topics import capture_topic, check_topics
 from streaming.warehouse.updates import UpdatesReader
@@ -41,18 +41,23 @@ def examined_topics(pipeline: Pipeline, broker: Broker) -> Iterator[Checked]:
     yield from check_topics(pipeline.sources, pipeline.captured, facts)
 
 
-def examined_records(config: Config, pipeline: Pipeline, broker: Broker) -> Iterator[Checked]:
-    """The newest records of sources whose connectors' settings nobody may look at."""
-    unseen = {
+def unseen(config: Config, pipeline: Pipeline) -> list[tuple[CapturedRelation, CapturedSource]]:
+    """What is captured by connectors whose settings nobody may look at."""
+    sources = {
         one.name: one
         for one in pipeline.sources
         if config.sources[one.name].connect is None and config.sources[one.name].snapshots is None
     }
-    mine = [one for one in pipeline.captured if one.source in unseen]
+    return [(one, sources[one.source]) for one in pipeline.captured if one.source in sources]
+
+
+def examined_records(config: Config, pipeline: Pipeline, broker: Broker) -> Iterator[Checked]:
+    """The newest records of sources whose connectors' settings nobody may look at."""
+    mine = unseen(config, pipeline)
     there = broker.topics() if mine else set()
-    records = broker.newest([one.topic for one in mine if one.topic in there], NEWEST)
-    for one in mine:
-        yield from check_shapes(one, unseen[one.source], records.get(one.topic, ()))
+    records = broker.newest([one.topic for one, _ in mine if one.topic in there], NEWEST)
+    for one, source in mine:
+        yield from check_shapes(one, source, records.get(one.topic, ()))
 
 
 def examined_connector(address: str, wanted: Wanted) -> tuple[list[Checked], str | None]:
@@ -193,7 +198,7 @@ def refuse(found: Iterable[Checked]) -> None:
         FrescoError: the first thing that is wrong; it says how many more there are.
     """
     checks = list(found)
-    warn(checks)
+    warn(one for one in checks if not one.bad)
     wrong = [one for one in checks if one.bad]
     if not wrong:
         return

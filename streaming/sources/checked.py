@@ -63,10 +63,11 @@ class Rule:
 
 
 def warn(found: Iterable[Checked]) -> None:
-    """Log what is doubtful."""
+    """Log what is doubtful, and as an error what is wrong and not refused."""
     for one in found:
-        if one.level == "warning":
-            log.warning("%s: %s: %s -> %s", one.code, one.check, one.says, one.todo)
+        if one.level != "ok":
+            level = logging.ERROR if one.bad else logging.WARNING
+            log.log(level, "%s: %s: %s -> %s", one.code, one.check, one.says, one.todo)
 
 
 def failed(check: str, error: FrescoError) -> Checked:

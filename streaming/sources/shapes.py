@@ -17,7 +17,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
+
 from streaming.sources.checked import Checked, Rule
+from streaming.sources.records import by_topic
 from streaming.sources.schema import CapturedRelation, CapturedSource, source_type
 from streaming.sources.values import INFINITE_DAYS, INFINITE_MICROS
 
@@ -30,6 +33,8 @@ BETRAYED = Rule(
 RULES = (BETRAYED,)
 NEWEST = 50
 """Records of each partition that are looked at."""
+HABIT = 20
+"""So many first records of a topic are judged while a pipeline runs."""
 FEW = 3
 """So many values at least make a magnitude a habit."""
 LONG = 32
@@ -241,6 +246,36 @@ def check_shapes(
                     shape.make.format(decimals=captured.decimals),
                 )
                 break
+
+
+class FirstRecords:
+    """The first records of topics that come while a pipeline runs, judged once for each topic.
+
+    A connector may begin after the service: then there was nothing to look at when that started. What
+    is found is said, not refused: the next start refuses it.
+
+    Args:
+        captured: those whose connectors' settings nobody may look at, each with its source.
+    """
+
+    def __init__(self, captured: Sequence[tuple[CapturedRelation, CapturedSource]]) -> None:
+        self._left = {one.topic: (one, source) for one, source in captured}
+        self._kept: dict[str, list[bytes]] = {}
+
+    def look(self, records: pa.Table) -> list[Checked]:
+        """What is wrong of the topics of which enough has come now; keeps nothing of the others."""
+        found: list[Checked] = []
+        if not self._left or not records.num_rows:
+            return found
+        for topic, mine in by_topic(records).items():
+            if topic not in self._left:
+                continue
+            values = mine["value"].drop_null().slice(0, NEWEST).to_pylist()
+            kept = self._kept.setdefault(topic, [])
+            kept += [one.encode() if isinstance(one, str) else one for one in values]
+            if len(kept) >= HABIT:
+                found += check_shapes(*self._left.pop(topic), self._kept.pop(topic))
+        return found
 
 
 def _of_events(

@@ -6,10 +6,11 @@ import base64
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from streaming.sources.schema import CapturedSource, captured
-from streaming.sources.shapes import EVENTS, FEW, SHAPES, check_shapes
+from streaming.sources.shapes import EVENTS, FEW, HABIT, SHAPES, FirstRecords, check_shapes
 
 SOURCE = CapturedSource("north", "north")
 NOW = 1_795_000_000
@@ -151,3 +152,18 @@ def test_every_shape_is_tried() -> None:
     }
     assert tried == {one.says for one in SHAPES} - {"base64, where decimals are expected as digits"}
     assert len(EVENTS) == 4
+
+
+def test_the_first_records_that_come_while_a_pipeline_runs_are_judged_once() -> None:
+    """In whatever batches they come; other topics and tombstones are no records of the table's."""
+    first = FirstRecords([(relation("timestamp(6)"), SOURCE)])
+    wrong = event(NOW * 10**3)
+
+    def batch(*values: bytes | None, topic: str = "north.public.t") -> pa.Table:
+        return pa.table({"topic": [topic] * len(values), "value": pa.array(values, pa.binary())})
+
+    assert first.look(batch()) == first.look(batch(*[wrong] * 40, topic="other")) == []
+    assert first.look(batch(*[wrong] * (HABIT - 1), None, None)) == []
+    (found,) = first.look(batch(wrong))
+    assert found.bad and "have in v moments that make sense in milliseconds" in found.says
+    assert first.look(batch(*[wrong] * 40)) == []

@@ -79,8 +79,15 @@ class SchemaWatch:
         for name in self._sources:
             try:
                 found += source_relations(self._config, name)
-            except FrescoError as error:  # one that is away is told of by who needs it
-                log.debug("the columns of source %s cannot be looked at: %s", name, error)
+            except FrescoError as error:
+                away = error.code == "SOURCE_UNREACHABLE"  # that is told of by who needs it
+                log.log(
+                    logging.DEBUG if away or error.code in self._told else logging.WARNING,
+                    "the columns of source %s cannot be looked at: %s",
+                    name,
+                    error,
+                )
+                self._told.add(error.code)
         found = [one for one in found if one.relation.name in self._layouts]
         if not self._numbers:
             return found

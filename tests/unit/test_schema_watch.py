@@ -55,13 +55,24 @@ def test_a_look_finds_what_has_changed_and_nothing_else(shop: Shop) -> None:
     found.stop()
 
 
-def test_a_source_that_is_away_is_no_change(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(config: Config, name: str) -> list[CapturedRelation]:
-        raise FrescoError("SOURCE_UNREACHABLE", "it is away")
+@pytest.mark.parametrize(
+    ("code", "told"), [("SOURCE_UNREACHABLE", 0), ("SOURCE_TABLE_MISSING", 1)], ids=["away", "gone"]
+)
+def test_a_source_that_cannot_be_looked_at_is_no_change(
+    shop: Shop,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    code: str,
+    told: int,
+) -> None:
+    def refused(config: Config, name: str) -> list[CapturedRelation]:
+        raise FrescoError(code, "it is not there")
 
-    monkeypatch.setattr(schemawatch, "source_relations", away)
     found = watch(shop)
-    assert found.look() == ()
+    monkeypatch.setattr(schemawatch, "source_relations", refused)
+    assert found.look() == found.look() == ()
+    said = [one for one in caplog.records if one.levelname == "WARNING" and code in one.message]
+    assert len(said) == told
     found.stop()
 
 

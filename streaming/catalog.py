@@ -191,12 +191,15 @@ def load_catalog(warehouse: Path | str) -> Catalog:
         layouts = {entry["name"]: layout_of(entry) for entry in value["relations"]}
         relations = {name: layout.newest for name, layout in layouts.items()}
         known, views = dict(relations), []
+        seen: dict[int, dict[str, Relation]] = {}
         groups: dict[str, list[str]] = {}
         joined = {}
         for entry in value["views"]:
-            as_of = {n: one.as_of(entry.get("layout", 0)) for n, one in layouts.items()}
+            generation = entry.get("layout", 0)
+            if generation not in seen:
+                seen[generation] = {n: one.as_of(generation) for n, one in layouts.items()}
             origin = f"{path} ({entry['name']})"
-            spec = spec_of(entry, {**known, **as_of}, origin)
+            spec = spec_of(entry, {**known, **seen[generation]}, origin)
             views.append(spec)
             known[spec.name] = spec.relation
             groups.setdefault(entry["group"], []).append(spec.name)

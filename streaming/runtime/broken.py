@@ -52,13 +52,17 @@ class BrokenViews:
         self.errors: dict[str, FrescoError] = {}
         """View -> what is wrong with it."""
         self._stored, self._layouts = stored, layouts
+        self._seen: dict[int, dict[str, Relation]] = {}
         self._newest = max((one.generation for one in layouts.values()), default=0)
 
     def as_of(self, header: Header) -> tuple[int, Mapping[str, Relation]]:
         """A view of before is planned over the columns of then, another over those of now."""
         before = self._before(header.name, header.query)
         generation = before.layout if before is not None else self._newest
-        return generation, {name: one.as_of(generation) for name, one in self._layouts.items()}
+        if generation not in self._seen:
+            seen = {name: one.as_of(generation) for name, one in self._layouts.items()}
+            self._seen[generation] = seen
+        return generation, self._seen[generation]
 
     def instead(self, header: Header, error: FrescoError) -> ViewSpec | None:
         """The stored view of a file that no longer fits, None when the file itself is wrong."""

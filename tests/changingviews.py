@@ -84,6 +84,7 @@ class Shop:
         self.rows: dict[int, tuple[int, int]] = {}
         self.events: list[dict[str, Any]] = []
         self.records: dict[str, list[dict[str, Any]]] = {}
+        self.dialect: Literal["postgres", "mysql"] = "postgres"
         self.columns, self.identities = list(COLUMNS), dict[str, str]()
         self.shape: Callable[[dict[str, Any]], dict[str, Any]] = lambda row: row
         """What events say of an entry, whose table may have been altered."""
@@ -172,7 +173,7 @@ class Shop:
             choices[view.name] = choose(self.config, view, by_name, choices)
         groups = form_groups(self.config, views, choices, by_name.keys())
         snapshot = self.config.sources["north"].snapshot
-        sources = (CapturedSource("north", "north", snapshot=snapshot),)
+        sources = (CapturedSource("north", "north", snapshot=snapshot, dialect=self.dialect),)
         made = {group.name: group.views for group in groups}
         return Pipeline(
             NAME,

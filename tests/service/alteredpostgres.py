@@ -176,12 +176,14 @@ class AlteredTable(Shop):
     def truth(self, view: str) -> list[tuple[Any, ...]]:
         """What the database itself says of a view."""
         text = sql.SQL(self.texts[view].replace("north.entry", "entry"))  # type: ignore[arg-type]
-        return _plain(self._connection.execute(text).fetchall())
+        return as_compared(self._connection.execute(text).fetchall())
 
     def shown(self, view: str) -> list[tuple[Any, ...]]:
         """What its readers are shown."""
         table = Warehouse(self.warehouse).read(view, suspended_as_of=True)
-        return _plain(list(zip(*(column.to_pylist() for column in table.columns), strict=True)))
+        return as_compared(
+            list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        )
 
     def suspended(self) -> dict[str, str]:
         """View -> the code of why it is suspended, of those that are."""
@@ -223,7 +225,7 @@ class AlteredTable(Shop):
         assert verdict.holds, (verdict.problems, verdict.lines)
 
 
-def _plain(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def as_compared(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Rows to compare, in an order."""
     return sorted((tuple(map(_cell, row)) for row in rows), key=repr)
 

@@ -1,13 +1,16 @@
 """Every ALTER of a captured MariaDB table, as its catalog tells it: which columns are the ones of before.
 
-What becomes of views then is the same for all databases (`test_altered_postgres`).
+What becomes of views then is the same for all databases (`test_altered_postgres`); here of some.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
+from alteredmariadb import AlteredMariadbTable
 from askedmariadb import captured, log_end, log_of
 from mysqlservers import MARIADBS, database_server
 
@@ -20,6 +23,7 @@ from streaming.sources.debezium import Decoder
 from streaming.sources.layout import Layout, grown
 from streaming.sources.schema import CapturedSource
 from streaming.sources.unread import unread
+from tests.changingviews import Driver
 from tests.sourcelog import Topics
 
 COLUMNS = (
@@ -136,3 +140,52 @@ def test_oddity_37_a_column_dropped_and_made_anew_is_told_by_a_row_without_it(
     decoded = decoder.decode(Topics().batch(records))
     (lost,) = unread(decoded.rows["shop.anew"])
     assert (lost.position, lost.missing, decoded.bad) == (1, True, ())
+
+
+TABLE = {"id": "INT", "i": "INT", "d": "DECIMAL(10,2)", "v": "VARCHAR(20)"}
+VIEWS = {
+    "ids": "SELECT id FROM north.entry",
+    **{f"of_{one}": f"SELECT id, {one} FROM north.entry" for one in "idv"},
+}
+WALKS = {
+    "wider": ("MODIFY i BIGINT", set[str]()),
+    "rounded": ("MODIFY d DECIMAL(10,1)", {"of_d"}),
+    "letters lost": ("MODIFY v VARCHAR(20) CHARACTER SET latin1", {"of_v"}),
+    "made anew": ("DROP v; ADD v VARCHAR(9) DEFAULT 'new'", {"of_v"}),
+    "made anew alike": ("DROP v; ADD v VARCHAR(20) DEFAULT 'new'", {"of_v"}),
+}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["running", "away"])
+@pytest.mark.parametrize("name", WALKS)
+def test_oddities_37_52_and_53_views_go_on_or_come_back_from_the_source(
+    server: Mariadb, tmp_path: Path, name: str, again: bool
+) -> None:
+    change, stops = WALKS[name]
+    with closing(AlteredMariadbTable(tmp_path, server, TABLE, VIEWS)) as table:
+        table.run("INSERT INTO shop.entry VALUES (1, 1, 1.25, 'я'), (2, 2, 2.25, 'b')")
+        driver = Driver(table)
+        table.rounds(driver)
+        if again:
+            driver.close()
+        table.run(*(f"ALTER TABLE shop.entry {one}" for one in change.split("; ")))
+        if again:
+            driver = Driver(table)
+        table.rounds(driver)
+        assert set(table.suspended()) == stops, table.suspended()
+        table.run(
+            "INSERT INTO shop.entry VALUES (3, 3, 3.5, 'c')", "DELETE FROM shop.entry WHERE id = 2"
+        )
+        table.rounds(driver)
+        assert set(table.suspended().values()) <= {"VIEW_COLUMN_CHANGED"}
+        for view in VIEWS.keys() - stops:
+            assert table.shown(view) == table.truth(view), view
+        for view in sorted(stops):
+            table.anew(driver, view)
+        table.run("UPDATE shop.entry SET i = 9, d = 7.5, v = 'z' WHERE id = 1")
+        table.rounds(driver)
+        assert table.suspended() == {}
+        for view in VIEWS:
+            assert table.shown(view) == table.truth(view), view
+        table.proved()
+        driver.close()

@@ -13,6 +13,7 @@ from streaming.config import Config
 from streaming.errors import FrescoError
 from streaming.runtime.queries import Running, StageQuery
 from streaming.runtime.restarts import WAITS, WINDOW_SECONDS, Restarts
+from streaming.runtime.schemawatch import SchemaWatch
 from streaming.runtime.service import Service
 from streaming.sourceconfig import Source
 
@@ -51,11 +52,12 @@ class World:
         self.service._watch = Restarts(lambda: self.now)
         self.service._broker = SimpleNamespace(reach=self._reach)  # type: ignore[assignment]
         self.service._query = self._query  # type: ignore[method-assign, assignment]
+        self.service._schemas = SchemaWatch(self.service.config, {})
         self.service._stages = SimpleNamespace(  # type: ignore[assignment]
             views=[],
             collect=self._collect,
             recover=lambda: None,
-            members=SimpleNamespace(moved=lambda: False),
+            members=SimpleNamespace(newest_asked=0, generation=0, moved=lambda: False),
             instead=lambda stage, error: self.instead,
             now=lambda stage: stage,
         )

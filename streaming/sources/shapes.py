@@ -235,7 +235,8 @@ def check_shapes(
     columns = captured.relation.schema
     for at, column in enumerate(columns):
         images = [one.get(side) for one in whole for side in ("before", "after")]
-        values = [one[column.name] for one in images if one and one.get(column.name) is not None]
+        rows = [one for one in images if isinstance(one, dict)]
+        values = [one[column.name] for one in rows if one.get(column.name) is not None]
         for shape in SHAPES:
             if shape.betrays is _numbers and source.transactions == "per-event":
                 continue  # no connector's, and as exact as it is written
@@ -304,7 +305,7 @@ def _of_events(
 def _json(value: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter of thousands of brackets inside each other
         return None
     return found if isinstance(found, dict) else None
 

@@ -167,3 +167,21 @@ def test_the_first_records_that_come_while_a_pipeline_runs_are_judged_once() -> 
     (found,) = first.look(batch(wrong))
     assert found.bad and "have in v moments that make sense in milliseconds" in found.says
     assert first.look(batch(*[wrong] * 40)) == []
+
+
+@pytest.mark.parametrize(
+    "type_", ["integer", "numeric(10,0)", "timestamp", "date", "bytea", "text"]
+)
+def test_whatever_stands_in_a_record_it_is_looked_at_without_an_error(type_: str) -> None:
+    """Each is a bad record where it cannot be read; the look at its shape must not end the service."""
+    odd: list[Any] = [
+        *({}, [], "x", "", True, 1e308, 10**30, -1, 2**63, [[[]]], "\ud800", "NaN"),
+        *({"scale": 10**9, "value": "AQ=="}, {"value": None}, "====", "99999-01-01T00:00:00Z"),
+    ]
+    records = [event(one) for one in odd]
+    for place in ("op", "before", "after", "transaction"):
+        records += [event(1, **{place: one}) for one in odd]
+    records += [b"[" * 100_000, b"\xff\xfe", b"null", b"1", b"[]", b'""', b"{}"]
+    for at in range(len(records)):
+        list(check_shapes(relation(type_), SOURCE, [records[at]] * 5))
+    list(check_shapes(relation(type_), SOURCE, records))

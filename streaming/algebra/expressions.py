@@ -20,7 +20,15 @@ from streaming.algebra.limits import checked_scalar
 from streaming.algebra.scalars import chained
 from streaming.algebra.scope import Scope, Text
 from streaming.algebra.tree import Call, Col, Lit, Scalar
-from streaming.algebra.types import BITS, INTEGRALS, MAX_PRECISION, NULL, decimal, simple_type
+from streaming.algebra.types import (
+    BITS,
+    INTEGRALS,
+    MAX_PRECISION,
+    NULL,
+    decimal,
+    is_number,
+    simple_type,
+)
 from streaming.errors import FrescoError
 
 SUPPORTED = (
@@ -97,7 +105,14 @@ class Expressions:
         """
         try:
             found = self._intercept(node) if self._intercept else None
-            return found if found is not None else checked_scalar(self._build(node))
+            built = found if found is not None else checked_scalar(self._build(node))
+            if node.meta.get("plus") and not is_number(built.type):
+                raise FrescoError(
+                    "SQL_TYPES",
+                    f"+ before {built.type}",
+                    todo="leave the + out",
+                )
+            return built
         except FrescoError as error:
             raise self._text.placed(error, node) from error
 

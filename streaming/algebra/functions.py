@@ -204,7 +204,12 @@ def _substring(args: Args) -> Scalar:
 def _round(args: Args) -> Scalar:
     places = args[1] if len(args) == 2 else Lit(0, "int")
     parts = decimal_parts(args[0].type)
-    known = isinstance(places, Lit) and isinstance(places.value, int) and places.value >= 0
+    known = (
+        isinstance(places, Lit)
+        and places.type in INTEGRALS
+        and isinstance(places.value, int)
+        and places.value >= 0
+    )
     if len(args) > 2 or not known or not (parts or args[0].type in INTEGRALS):
         raise FrescoError(
             "SQL_FUNCTION_UNSUPPORTED",

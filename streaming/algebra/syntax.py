@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.spark import SparkParser
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
 from streaming.algebra.lexer import Lexeme, LexicalError, tokens
 from streaming.algebra.limits import NESTED, STEPS, check_length, too_deep, too_nested
@@ -109,6 +109,8 @@ class _Parser(SparkParser):
         node = super()._parse_unary()
         if isinstance(node, exp.Not | exp.Neg | exp.Interval | exp.Cast):
             self._begins(node, token)
+        if isinstance(node, exp.Expr) and token is not None and token.token_type == TokenType.PLUS:
+            node.meta["plus"] = True  # no node of its own
         return node
 
     def _parse_function_call(self, *args: Any, **named: Any) -> exp.Expr | None:
@@ -150,7 +152,8 @@ def syntax(text: Text) -> exp.Expr:
     """The tree as sqlglot has it, of anything that may be a SELECT.
 
     Meta of a node: `start` and `end` (offsets of its first word), `operator` (offset of its own
-    word where that is not the first), `function` (the name that is called), `written` (a type).
+    word where that is not the first), `function` (the name that is called), `written` (a type), `plus`
+    (a + before it).
 
     Raises:
         FrescoError: SQL_SYNTAX, SQL_NOT_SELECT, SQL_LITERAL, SQL_UNSUPPORTED (by the lexer),

@@ -105,6 +105,11 @@ def precision_scale(type_: str) -> tuple[int, int]:
     return decimal_parts(type_) or (DIGITS[type_], 0)
 
 
+def is_number(type_: str) -> bool:
+    """Whether it is a type of numbers."""
+    return type_ in INTEGRALS or type_ in FLOATS or is_decimal(type_)
+
+
 def is_decimal(type_: str) -> bool:
     return type_.startswith("decimal(")
 

@@ -21,6 +21,7 @@ from tests.spark.mutations import mutated
 from tests.unit.test_spelling import NOT_SPARK
 
 NEARLY = [
+    "SELECT + st AS x FROM r", "SELECT + (st) AS x FROM r", "SELECT + ! bo AS x FROM r", "SELECT + 1 AS x FROM r", "SELECT ROUND(m, FALSE) AS x FROM r", "SELECT ROUND(m, 1) AS x FROM r",
     *(f"SELECT k, {scalar} AS x FROM r" for scalar in (
         "i = '1_000'", "i = '\u0661'", "i = '1.5'", "i = ' 1 '", "i = '0x1F'", "m = '1_0'", "m = '1e400'", "m = '2.5d'", "m = 'NaN'", "d = 'inf'", "d = '\u0661'",
         "bo = 'yes'", "bo = 'true'", "dt = '2024-1-31'", "dt = '\u0662024-01-31'", "dt = '2023-02-29'", "ts = '2024-01-31'", "ts = '2024-01-31 24:00:00'", "ts = '2024-01-31 10:00:00+19:00'",

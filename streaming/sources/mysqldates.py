@@ -17,6 +17,7 @@ _CYCLE = 146_097
 """Days of 400 years, after which the calendar repeats."""
 _ZERO, _ONE, _LAST = -719_528, -719_162, 2_932_896
 """The first days of the years 0 and 1, and the last one of 9999."""
+_NO_LEAP_DAY = -719_469
 _MICROS = 1_000_000
 _DAY = 86_400 * _MICROS
 
@@ -34,6 +35,8 @@ def day_number(year: int, month: int, day: int) -> int | None:
 
 def date_text(number: int) -> str | None:
     """A day as the server writes it; None for one that it cannot have."""
+    if number == _NO_LEAP_DAY:
+        return None
     if _ZERO <= number < _ONE:
         return (date.fromordinal(number + _CYCLE + _FIRST).isoformat()).replace("0400", "0000", 1)
     if _ONE <= number <= _LAST:

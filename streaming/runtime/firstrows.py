@@ -63,6 +63,8 @@ class FirstRows:
         """
         self._check_captured()
         number = max(reader.last, 0)
+        if reader.kept_from > 0 and len(self._why) < len(self._schemas):
+            self.close()  # the retention has come meanwhile: all of it is the sources' now
         if self._sources is None:
             self._why = self._lacking(reader, number)
         rows: dict[str, pa.Table] = {}

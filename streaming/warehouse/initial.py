@@ -55,7 +55,7 @@ def relations_at(
     Raises:
         FrescoError: VIEW_INITIAL_ROWS, `_updates` no longer has everything from number 0 on.
     """
-    if reader.kept_from > 0:
+    if schemas and reader.kept_from > 0:
         raise dropped(reader)
     emptied: dict[str, int] = {}
     for control in reader.controls(-1, number):

@@ -152,3 +152,42 @@ def test_the_sources_rows_are_brought_to_a_number_exactly(server: Postgres, tmp_
     without = FirstRows(tmp_path, "v", tree, known, recorded.relations, {})
     with pytest.raises(FrescoError, match="VIEW_INITIAL_ROWS"):
         without.take(reader)
+
+
+def test_first_rows_are_the_sources_where_the_retention_came_while_they_were_waited_for(
+    server: Postgres, tmp_path: Path
+) -> None:
+    """One relation is asked for at the source, the rows of the other are recorded, until they are not."""
+    dsn = server.dsn("north")
+    for table in ("asked_for", "kept"):
+        execute(
+            dsn,
+            f"CREATE TABLE {table} (id int PRIMARY KEY, v int)",
+            f"ALTER TABLE {table} REPLICA IDENTITY FULL",
+            f"INSERT INTO {table} SELECT i, i FROM generate_series(1, 9) i",
+        )
+    found = asked.captured(dsn, "asked_for", "kept")
+    recorded = Recorded(tmp_path, dsn, found)
+    schemas = {name: one.schema for name, one in recorded.relations.items()}
+    tree = asked.view(
+        "SELECT a.id, a.v, k.v AS w FROM north.asked_for a JOIN north.kept k ON a.id = k.id", found
+    )
+    rows = FirstRows(
+        tmp_path, "v", tree, schemas, recorded.relations, {"north": Access(dsn, found)}
+    )
+    with closing(recorded), closing(rows):
+        rows._why = {"north.asked_for": "column v is recorded from number 7 on"}
+        rows._sources = SourceLoad(
+            tmp_path, rows._access, {"north.asked_for": schemas["north.asked_for"]}
+        )
+        execute(dsn, "INSERT INTO kept VALUES (10, 10)", "INSERT INTO asked_for VALUES (10, 10)")
+        recorded.more()
+        assert drop_below(recorded.writer.table, recorded.log.number) > 0
+
+        def taken() -> Any:
+            recorded.more()
+            return rows.take(UpdatesReader(str(tmp_path)))
+
+        number, tables = until(taken, "the first rows")
+        for name in schemas:
+            assert counted(tables[name]) == recorded.at(name, number), name

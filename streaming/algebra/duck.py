@@ -26,9 +26,9 @@ from streaming.algebra.leafdelta import (
     short_sql,
     truncate_sql,
 )
-from streaming.algebra.offered import ALL
 from streaming.algebra.totals import Step
 from streaming.algebra.tree import MULTIPLICITY, NUMBER, Aggregate, Tree
+from streaming.duckengine import ALL
 
 RETRACTIONS = f"{MULTIPLICITY} < 0"
 VALUE_ERRORS = (

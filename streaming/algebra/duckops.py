@@ -18,7 +18,6 @@ from streaming.algebra.duck import SMALL_BATCH, VALUE_ERRORS
 from streaming.algebra.evaluator import arithmetic
 from streaming.algebra.failure import computes
 from streaming.algebra.numbered import Numbered, NumberedBags
-from streaming.algebra.offered import offering
 from streaming.algebra.operators import Positions
 from streaming.algebra.signed import Signed
 from streaming.algebra.signedsql import counted_relations, is_net, net_query, signed_sql
@@ -36,7 +35,7 @@ from streaming.algebra.tree import (
     walk,
 )
 from streaming.algebra.types import delta_schema
-from streaming.duckengine import duck_engine
+from streaming.duckengine import duck_engine, offering
 from streaming.errors import FrescoError
 from streaming.messages import Rows
 

@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming.sources.checked import Checked, Rule
-from streaming.sources.records import by_topic
 from streaming.sources.schema import CapturedRelation, CapturedSource, source_type
 from streaming.sources.values import INFINITE_DAYS, INFINITE_MICROS
 
@@ -268,10 +268,10 @@ class FirstRecords:
         found: list[Checked] = []
         if not self._left or not records.num_rows:
             return found
-        for topic, mine in by_topic(records).items():
-            if topic not in self._left:
-                continue
-            values = mine["value"].drop_null().slice(0, NEWEST).to_pylist()
+        topics = records["topic"]
+        for topic in self._left.keys() & set(pc.unique(topics).to_pylist()):
+            mine = pc.indices_nonzero(pc.equal(topics.cast(pa.string()), topic)).slice(0, NEWEST)
+            values = records["value"].take(mine).drop_null().to_pylist()
             kept = self._kept.setdefault(topic, [])
             kept += [one.encode() if isinstance(one, str) else one for one in values]
             if len(kept) >= HABIT:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from askedmariadb import captured, log_end, log_of
 from mysqlservers import connected, database_server
+from test_mariadb_log import until_end
 
 from streaming.capture.logevents import Begin, Commit, RowChange, Truncate
 from streaming.capture.snapshot import begin
@@ -52,15 +53,8 @@ def events(server: Mariadb, *statements: str, tables: tuple[str, ...] = ("t",)) 
         for statement in statements:
             cursor.execute(statement)
     server.execute("INSERT INTO shop.done VALUES (1)")
-    reader, found = log_of(server, at, *tables, "done"), []
-    try:
-        for event in reader.events():
-            if isinstance(event, RowChange) and event.table[1] == "done":
-                return found
-            found += [event] if event is not None else []
-    finally:
-        reader.close()
-    raise AssertionError("the log has ended")
+    found = until_end(log_of(server, at, *tables, "done"))
+    return [one for one in found[:-1] if one is not None]
 
 
 def test_transactions_have_their_gtids_and_rows_and_end_where_the_next_begins(

@@ -45,7 +45,7 @@ class Recorded:
     """The database's log, recorded in `_updates` as the integrator does."""
 
     def __init__(self, folder: Path, dsn: str, found: list[CapturedRelation]) -> None:
-        self.folder, self.sequence = folder, 0
+        self.folder, self.captured, self.sequence = folder, found, 0
         self.relations = asked.relations(found)
         self.log = Log(dsn, self.relations, "v")
         self.operators = asked.operators(folder)
@@ -85,6 +85,18 @@ class Recorded:
         return Counter({row: count for row, count in rows.items() if count})
 
 
+def tables_of(dsn: str, folder: Path, *names: str) -> Recorded:
+    """New tables of (id, v) with a hundred rows, and what is recorded of them."""
+    for table in names:
+        execute(
+            dsn,
+            f"CREATE TABLE {table} (id int PRIMARY KEY, v int)",
+            f"ALTER TABLE {table} REPLICA IDENTITY FULL",
+            f"INSERT INTO {table} SELECT i, i FROM generate_series(1000, 1099) i",
+        )
+    return Recorded(folder, dsn, asked.captured(dsn, *names))
+
+
 def counted(table: pa.Table) -> Counter[tuple[Any, ...]]:
     names = table.column_names[2:]
     rows = zip(*(table.column(name).to_pylist() for name in names), strict=True)
@@ -115,15 +127,8 @@ def write(dsn: str, seed: int, pace: Pace) -> None:
 
 def test_the_sources_rows_are_brought_to_a_number_exactly(server: Postgres, tmp_path: Path) -> None:
     dsn = server.dsn("north")
-    for table in ("led", "other"):
-        execute(
-            dsn,
-            f"CREATE TABLE {table} (id int PRIMARY KEY, v int)",
-            f"ALTER TABLE {table} REPLICA IDENTITY FULL",
-            f"INSERT INTO {table} SELECT i, i FROM generate_series(1000, 1099) i",
-        )
-    found = asked.captured(dsn, "led", "other")
-    recorded = Recorded(tmp_path, dsn, found)
+    recorded = tables_of(dsn, tmp_path, "led", "other")
+    found = recorded.captured
     schemas = {name: one.schema for name, one in recorded.relations.items()}
     access = {"north": Access(dsn, found)}
     pace, numbers = Pace(AHEAD), []
@@ -159,15 +164,8 @@ def test_first_rows_are_the_sources_where_the_retention_came_while_they_were_wai
 ) -> None:
     """One relation is asked for at the source, the rows of the other are recorded, until they are not."""
     dsn = server.dsn("north")
-    for table in ("asked_for", "kept"):
-        execute(
-            dsn,
-            f"CREATE TABLE {table} (id int PRIMARY KEY, v int)",
-            f"ALTER TABLE {table} REPLICA IDENTITY FULL",
-            f"INSERT INTO {table} SELECT i, i FROM generate_series(1, 9) i",
-        )
-    found = asked.captured(dsn, "asked_for", "kept")
-    recorded = Recorded(tmp_path, dsn, found)
+    recorded = tables_of(dsn, tmp_path, "asked_for", "kept")
+    found = recorded.captured
     schemas = {name: one.schema for name, one in recorded.relations.items()}
     tree = asked.view(
         "SELECT a.id, a.v, k.v AS w FROM north.asked_for a JOIN north.kept k ON a.id = k.id", found

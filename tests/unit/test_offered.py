@@ -17,8 +17,8 @@ from streaming.algebra.bag import evaluate
 from streaming.algebra.duck import DuckEvaluator
 from streaming.algebra.duckops import DuckOperators
 from streaming.algebra.evaluator import Batch
-from streaming.algebra.offered import offer, offering
 from streaming.algebra.tree import Column, Relation
+from streaming.duckengine import offer, offering
 from streaming.rows import write_parquet
 from streaming.views import parse_view
 from streaming.warehouse.query import run

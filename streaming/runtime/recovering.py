@@ -65,11 +65,15 @@ class Recovery:
         self._updates: UpdatesReader | None = None
         self._version, self._highs = -1, dict[str, int]()
 
-    def look(self, suspended: Mapping[str, Mapping[str, str]]) -> list[str]:
+    def look(
+        self, suspended: Mapping[str, Mapping[str, str]], after: Mapping[str, int]
+    ) -> list[str]:
         """Ask for the views that are worth a try; returns their names.
 
         Args:
             suspended: view -> why it is suspended, of those that a commit has told of.
+            after: view -> its last good number. What came behind the next one may be what ends the
+                cause, also where it came before anybody looked.
         """
         for view in self._tried.keys() - suspended.keys():
             del self._tried[view]
@@ -84,11 +88,10 @@ class Recovery:
                 continue
             away = str(error.get("code", "")).startswith(AWAY)
             if view not in self._seen and self._began and not away:
-                self._seen[view] = self._evidence(view, error)
-                continue  # what it has just stopped at is still there
+                self._seen[view] = self._cause(error, after[view] + 1)
             if self._clock() < self._next.get(view, 0.0):
                 continue
-            now = self._evidence(view, error)
+            now = self._evidence(view, error, after[view] + 1)
             if now == self._seen.get(view):
                 continue
             self._seen[view] = now
@@ -105,8 +108,13 @@ class Recovery:
         if falls:
             self._next[view] = now + FALLS[min(falls, len(FALLS)) - 1]
 
-    def _evidence(self, view: str, error: Mapping[str, str]) -> object:
-        """What has to be another than at the last try."""
+    def _cause(self, error: Mapping[str, str], number: int) -> object:
+        """The evidence where nothing has come since the number at which a view stopped."""
+        nobody: frozenset[str] = frozenset()
+        return nobody if error.get("code") in BY_DECISION else (nobody, number)
+
+    def _evidence(self, view: str, error: Mapping[str, str], number: int) -> object:
+        """What has to be another than at the last try; `number` is where the view stopped."""
         if str(error.get("code", "")).startswith(AWAY):
             return object()
         decided = frozenset(decisions(self._warehouse))
@@ -115,7 +123,7 @@ class Recovery:
         relations, recorded = set(self._spec(view).relations), self._recorded()
         over_views = not relations <= recorded.keys()
         highs = [n for name, n in recorded.items() if over_views or name in relations]
-        return decided, max(highs, default=-1)
+        return decided, max((number, *highs))
 
     def _recorded(self) -> Mapping[str, int]:
         """Relation -> the highest number of its updates; the table is listed once for each version."""

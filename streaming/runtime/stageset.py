@@ -76,7 +76,12 @@ class Stages:
         for group in {one.spec.group for one in stopped.values()}:
             told |= self._suspended(group)
         self.recovery.look(
-            {view: one.suspended for view, one in stopped.items() if one.suspended and view in told}
+            {
+                view: one.suspended
+                for view, one in stopped.items()
+                if one.suspended and view in told
+            },
+            told,
         )
 
     def _suspended(self, group: str) -> Mapping[str, int]:

@@ -30,7 +30,7 @@ class Days:
     def pass_by(self, seconds: int, suspended: Mapping[str, Mapping[str, str]]) -> None:
         for _ in range(seconds):
             self.now += 1
-            if self._recovery.look(suspended):
+            if self._recovery.look(suspended, dict.fromkeys(suspended, 0)):
                 self.tried.append(self.now)
                 self._requests.say(self._requests.open()[0].number, "done", cut=1)
 
@@ -72,3 +72,18 @@ def test_a_decision_made_while_a_view_that_fell_again_has_to_wait_brings_it_back
     days.decide("7")
     days.pass_by(int(FALLS[0]), DAMAGED)
     assert days.tried == [1, 7 + FALLS[0]]
+
+
+def test_a_decision_made_before_anybody_saw_the_view_stop_brings_it_back(tmp_path: Path) -> None:
+    days = Days(tmp_path)
+    days.pass_by(1, GONE)
+    days.decide("7")
+    days.pass_by(1, DAMAGED)
+    assert days.tried == [2]
+
+
+def test_a_damaged_view_is_not_tried_while_nothing_was_decided(tmp_path: Path) -> None:
+    days = Days(tmp_path)
+    days.pass_by(1, GONE)
+    days.pass_by(20, DAMAGED)
+    assert days.tried == []

@@ -79,6 +79,18 @@ def test_a_row_that_is_put_right_brings_the_view_back_by_itself(shop: Shop, driv
     proved(shop)
 
 
+def test_a_row_that_is_put_right_before_anybody_saw_the_view_stop_brings_it_back(
+    shop: Shop, driver: Driver
+) -> None:
+    shop.put(2, 0, 0)
+    shop.put(2, 0, 50)
+    driver.round()
+    driver.settle()
+    assert suspended(shop) == {}
+    assert rows(shop, "ratio") == sorted((i, 100 / amount) for i, (_, amount) in shop.rows.items())
+    proved(shop)
+
+
 def test_a_view_whose_cause_is_there_stays_as_it_was(shop: Shop, driver: Driver) -> None:
     shop.put(2, 0, 0)
     driver.round()

@@ -27,14 +27,14 @@ $(READY): pyproject.toml constraints.txt
 setup: $(READY)
 
 java: $(READY)
-	@$(BIN)/python -m streaming.embedded.java
+	@$(BIN)/python -m streaming.spark.java
 
 mariadb: $(READY)
-	@$(BIN)/python -m streaming.embedded.mariadb
+	@$(BIN)/python -m streaming.demo.embedded.mariadb_server
 
 jars: java
-	@$(BIN)/python -m streaming.embedded.jars
-	@$(BIN)/python -m streaming.runtime.training
+	@$(BIN)/python -m streaming.spark.jars
+	@$(BIN)/python -m streaming.demo.embedded.training
 
 demo: jars
 	@$(BIN)/fresco demo --seconds $(SECONDS) $(if $(DIR),--dir $(DIR))

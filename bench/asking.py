@@ -27,7 +27,7 @@ from typing import Any
 
 from bench import asking_machines, asking_service, orders
 from bench.asking_machines import Run
-from streaming.runtime.session import versions
+from streaming.spark.spark_session import versions
 from tests.service import askedpostgres as asked
 
 RESULTS = Path(__file__).parent / "results"

@@ -18,13 +18,13 @@ import numpy as np
 import psycopg
 
 from bench import orders
-from streaming import rows as packing
-from streaming.algebra.duckops import DuckOperators
+from streaming import packed_rows as packing
 from streaming.algebra.tree import Scan
+from streaming.ask.postgres.pg_source import PostgresSource
+from streaming.engines.duck.duck_operators import DuckOperators
 from streaming.messages import Updates
-from streaming.runtime.choosing import Choice
-from streaming.runtime.dialogue import Dialogue
-from streaming.sources.query import PostgresSource
+from streaming.pipeline.choosing import Choice
+from streaming.stages.dialogue import Dialogue
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import Options

@@ -17,14 +17,14 @@ import numpy as np
 
 from bench import orders
 from bench.run import wait
-from streaming.config import Config, parse_config
-from streaming.embedded.description import Source
-from streaming.embedded.jars import spark_jars
-from streaming.embedded.stack import Stack
+from streaming.configuration.pipeline_config import Config, parse_config
+from streaming.demo.embedded.parts import Source
+from streaming.demo.embedded.stack import Stack
 from streaming.errors import FrescoError
+from streaming.proof.verdicts import verify_pipeline
 from streaming.readers import Warehouse
-from streaming.runtime.service import Service
-from streaming.verify import verify_pipeline
+from streaming.service.service import Service
+from streaming.spark.jars import spark_jars
 from streaming.warehouse.updates import UpdatesReader
 
 SHOP = "shop"

@@ -18,10 +18,10 @@ from typing import Any
 
 import duckdb
 
-from streaming.sources.differential import counts, open_engine, write_form
-from streaming.sources.schema import CapturedRelation, captured
-from streaming.sources.snapshotevents import Stamp, events
-from streaming.sources.snapshotfiles import CsvFormat, texts_sql
+from streaming.capture.differential import counts, open_engine, write_form
+from streaming.capture.snapshot_events import Stamp, events
+from streaming.capture.snapshot_files import CsvFormat, texts_sql
+from streaming.captured.captured_schema import CapturedRelation, captured
 
 COLUMNS = [
     ("id", "int8"), ("account", "int8"), ("amount", "numeric(18,2)"), ("owner", "text"),

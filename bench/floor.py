@@ -11,7 +11,7 @@ import time
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from streaming.embedded.description import DATABASES
+from streaming.demo.embedded.parts import DATABASES
 
 _ROWS = {
     "entry": "id BIGINT, account BIGINT, amount STRING",

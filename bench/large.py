@@ -21,11 +21,11 @@ from kafka import KafkaConsumer, TopicPartition
 from rich.console import Console
 
 from bench.run import dsns, running, stage_seconds, wait
-from streaming.config import load_config
-from streaming.demo import BANK, BankStack
-from streaming.embedded.jars import spark_jars
-from streaming.embedded.marker import Marker
-from streaming.runtime.service import Service
+from streaming.configuration.pipeline_config import load_config
+from streaming.demo.demonstration import BANK, BankStack
+from streaming.demo.marker import Marker
+from streaming.service.service import Service
+from streaming.spark.jars import spark_jars
 
 TOPIC = TopicPartition("north.public.fresco_global", 0)
 MOST_SECONDS = 900.0

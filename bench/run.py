@@ -27,16 +27,16 @@ from kafka import KafkaConsumer, TopicPartition
 from rich.console import Console
 
 from bench.floor import floor_seconds
-from streaming.config import Config, load_config
-from streaming.demo import BANK, BankStack
-from streaming.embedded.bank import bulk_transfers
-from streaming.embedded.description import DATABASES
-from streaming.embedded.jars import spark_jars
-from streaming.embedded.marker import Marker
-from streaming.embedded.workload import Workload
+from streaming.configuration.pipeline_config import Config, load_config
+from streaming.demo.bank import bulk_transfers
+from streaming.demo.bank_workload import Workload
+from streaming.demo.demonstration import BANK, BankStack
+from streaming.demo.embedded.parts import DATABASES
+from streaming.demo.marker import Marker
 from streaming.readers import Warehouse
-from streaming.runtime.service import Service
-from streaming.runtime.session import spark_session, versions
+from streaming.service.service import Service
+from streaming.spark.jars import spark_jars
+from streaming.spark.spark_session import spark_session, versions
 from streaming.warehouse.updates import UpdatesReader
 
 FILL_SECONDS = 600.0

@@ -21,15 +21,16 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from streaming.algebra.duck import DuckEvaluator
-from streaming.algebra.evaluator import Batch
-from streaming.algebra.parse import parse
-from streaming.algebra.spark import SparkEvaluator
-from streaming.algebra.tree import Column, Relation
-from streaming.algebra.types import delta_schema
-from streaming.config import Config, Source
-from streaming.embedded.jars import spark_jars
-from streaming.runtime.session import spark_session
+from streaming.algebra.tree import Relation
+from streaming.configuration.pipeline_config import Config, Source
+from streaming.engines.duck.duck_evaluator import DuckEvaluator
+from streaming.engines.evaluator import Batch
+from streaming.engines.spark_evaluator import SparkEvaluator
+from streaming.scalars.expression import Column
+from streaming.scalars.types import delta_schema
+from streaming.spark.jars import spark_jars
+from streaming.spark.spark_session import spark_session
+from streaming.sql.parse import parse
 
 RELATIONS = {
     name: Relation(name, tuple(Column(*column.split()) for column in columns))

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from streaming.demo import BANK, BankStack
-from streaming.embedded.description import DATABASES
-from streaming.embedded.workload import Workload
+from streaming.demo.bank_workload import Workload
+from streaming.demo.demonstration import BANK, BankStack
+from streaming.demo.embedded.parts import DATABASES
 
 MOST_SECONDS = 180.0
 

@@ -1,5 +1,5 @@
 """`python -m streaming` is the `fresco` command."""
 
-from streaming.cli import main
+from streaming.cli.commands import main
 
 main()

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from streaming.plain import PlainFormatter
 
 if TYPE_CHECKING:
-    from streaming.console.ending import Ending
-    from streaming.console.terminal import Terminal
     from streaming.errors import FrescoError
-    from streaming.runtime.service import Service
+    from streaming.service.ending import Ending
+    from streaming.service.service import Service
+    from streaming.service.terminal import Terminal
 
 log = logging.getLogger("fresco")
 
@@ -46,14 +46,14 @@ def serve(
     Raises:
         FrescoError: what keeps the pipeline from running.
     """
-    from streaming.config import load_config, mask_files
-    from streaming.console.ending import Ending
-    from streaming.console.terminal import log_of_start, terminal
+    from streaming.configuration.pipeline_config import load_config, mask_files
+    from streaming.service.ending import Ending
+    from streaming.service.terminal import log_of_start, terminal
 
     settings = mask_files(load_config(config))
     jars = None
     if local_jars:
-        from streaming.embedded.jars import spark_jars
+        from streaming.spark.jars import spark_jars
 
         jars = [str(jar) for jar in spark_jars()]
     file = (log_file or log_of_start(settings.warehouse)) if local_jars else None
@@ -62,12 +62,12 @@ def serve(
             log.info("the log, libraries included: %s", file)
 
         def make() -> Service:
-            from streaming.runtime.session import StartingSession
+            from streaming.spark.spark_session import StartingSession
 
             session = StartingSession(settings, jars=jars)
             ending.children = session.end
             # The JVM starts while the service's own modules load: a second and more.
-            from streaming.runtime.service import Service
+            from streaming.service.service import Service
 
             return Service(settings, session=session, roles=roles, metrics_port=metrics_port)
 
@@ -76,9 +76,9 @@ def serve(
 
 def _until_it_ends(ending: Ending, make: Callable[[], Service], warehouse: Path) -> int:
     """Make a service and run it; one line says why it ended, and what its views show."""
-    from streaming.console.ending import CHILDREN_SECONDS, StopAsked
     from streaming.errors import FrescoError
-    from streaming.runtime.stalls import reached
+    from streaming.service.ending import CHILDREN_SECONDS, StopAsked
+    from streaming.service.stalls import reached
 
     ending.shows = partial(reached, warehouse)
     try:

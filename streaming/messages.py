@@ -52,6 +52,10 @@ class RelRun(Frozen):
     guarded: bool = Field(default=False, exclude_if=not_)
 
 
+PRINTS = 1 << 62
+"""Prints are added up modulo this."""
+
+
 class Control(Frozen):
     """What a number holds for a relation beside rows (DESIGN 5, 11).
 
@@ -62,7 +66,7 @@ class Control(Frozen):
             views that read one of them stop. () is the whole relation, which lacks rows.
         adds: of a taint of columns, what its batch adds to the print of the column's images whose values
             cannot be read; where the prints add up to 0, all of them are gone and the column is whole
-            again (`sources.rowquery`). None where nothing later can make it so.
+            again (`cdc.row_query`). None where nothing later can make it so.
         what: what is wrong with the first such record, a sentence; "" when it is not known; of a
             truncate, that it makes room for a snapshot's rows.
         where: the record's place.

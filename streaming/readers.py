@@ -26,18 +26,19 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import pyarrow as pa
 
-from streaming.algebra.tree import MULTIPLICITY, NUMBER, Relation, Schema
+from streaming.algebra.tree import Relation
+from streaming.captured.layout import Layout
 from streaming.errors import FrescoError
-from streaming.sources.layout import Layout
-from streaming.warehouse import query, snapshot
-from streaming.warehouse.asof import At, standing_still, state_at
+from streaming.scalars.expression import MULTIPLICITY, NUMBER, Schema
+from streaming.warehouse import reader_query, snapshot
 from streaming.warehouse.changelog import read_changes, within
+from streaming.warehouse.data_files import Place
+from streaming.warehouse.delta_table import Table, ViewTable
 from streaming.warehouse.described import Described, read_catalog
 from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.files import Place
-from streaming.warehouse.log import all_epochs
+from streaming.warehouse.epoch_log import all_epochs
+from streaming.warehouse.read_state import At, standing_still, state_at
 from streaming.warehouse.snapshot import State
-from streaming.warehouse.table import Table, ViewTable
 from streaming.warehouse.updates import UpdatesReader
 
 STANDING_STILL = "fresco.suspended_as_of"
@@ -157,11 +158,11 @@ class Warehouse:
 
         Raises FrescoError as `snapshot`, and READ_SQL for anything but one SELECT over views.
         """
-        used = [self._known(name) for name in query.tables(statement)]
+        used = [self._known(name) for name in reader_query.tables(statement)]
         if not used:
-            return query.run(statement, {})
+            return reader_query.run(statement, {})
         found = self.snapshot(used, **at)
-        answer = query.run(statement, found.tables)
+        answer = reader_query.run(statement, found.tables)
         if not found.suspended:
             return answer
         return answer.replace_schema_metadata({STANDING_STILL: json.dumps(dict(found.suspended))})

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from streaming.algebra.numbered import NumberedBags
+from streaming.ask.processor import QueryProcessor
 from streaming.messages import SourceLog, Updates
-from streaming.queries.processor import QueryProcessor
-from streaming.viewmanagers.compensating import CompensatingManager
-from streaming.viewmanagers.eca import EcaManager
-from streaming.viewmanagers.naive import NaiveManager
-from streaming.viewmanagers.recompute import RecomputeManager
+from streaming.viewmanagers.asking.compensating import CompensatingManager
+from streaming.viewmanagers.asking.eca import EcaManager
+from streaming.viewmanagers.asking.naive import NaiveManager
+from streaming.viewmanagers.asking.recompute import RecomputeManager
 from tests.askedsources import tables, view
 from tests.strobeworld import Played, one_message
 

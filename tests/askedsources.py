@@ -11,11 +11,12 @@ from typing import Any
 
 from streaming.algebra.bag import Bag, bag, evaluate
 from streaming.algebra.numbered import Numbered, NumberedBags, flat, numbered
-from streaming.algebra.parse import parse
 from streaming.algebra.psj import source_of
-from streaming.algebra.query import Seen, SourceAnswer, SourceQuery
-from streaming.algebra.tree import Column, Relation, Tree, relations
+from streaming.algebra.source_queries import Seen, SourceAnswer, SourceQuery
+from streaming.algebra.tree import Relation, Tree, relations
 from streaming.messages import Control, RelRun, SourceLog, Updates
+from streaming.scalars.expression import Column
+from streaming.sql.parse import parse
 from streaming.viewmanagers.base import ViewSpec
 
 Change = tuple[str, int, tuple[Any, ...]]

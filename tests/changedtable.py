@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from streaming.algebra.bag import Bag, bag, evaluate
-from streaming.algebra.duck import DuckEvaluator
-from streaming.algebra.evaluator import ViewError
-from streaming.catalog import parse_view
+from streaming.captured.captured_schema import CapturedRelation, CapturedSource, captured
+from streaming.cdc.intake import Intake, IntakeResult
+from streaming.engines.duck.duck_evaluator import DuckEvaluator
+from streaming.engines.evaluator import ViewError
 from streaming.messages import ActionList, Control, Suspend, Updates
-from streaming.rows import locate, pack, unpack
-from streaming.sources.intake import Intake, IntakeResult
-from streaming.sources.schema import CapturedRelation, CapturedSource, captured
+from streaming.packed_rows import locate, pack, unpack
+from streaming.pipeline.catalog import parse_view
 from streaming.viewmanagers.base import Codec, ViewSpec
 from streaming.viewmanagers.replica import ReplicaManager
 from tests.engines import ENGINE

@@ -14,30 +14,24 @@ from typing import Any, Literal, cast
 import pyarrow as pa
 from pydantic import SecretStr
 
-from streaming.catalog import load_views
-from streaming.config import Config, Limits
+from streaming.captured.captured_schema import CapturedRelation, CapturedSource, captured
+from streaming.captured.layout import grown
+from streaming.configuration.pipeline_config import Config, Limits
+from streaming.configuration.source_config import Source
 from streaming.metrics import Metrics
-from streaming.runtime.broken import BrokenViews
-from streaming.runtime.choosing import Choice, choose
-from streaming.runtime.grouping import form_groups
-from streaming.runtime.joining import JoiningStage
+from streaming.pipeline.broken_views import BrokenViews
+from streaming.pipeline.catalog import load_views
+from streaming.pipeline.choosing import Choice, choose
+from streaming.pipeline.configured_groups import form_groups
+from streaming.pipeline.plan import Pipeline, keep_layouts, layouts_now, replanned, stored_catalog
 from streaming.runtime.kafka import Topics, headers
-from streaming.runtime.members import Members, settle_catalog
-from streaming.runtime.plan import (
-    Pipeline,
-    keep_layouts,
-    layouts_now,
-    replanned,
-    stored_catalog,
-)
 from streaming.runtime.pulse import NOTHING
-from streaming.runtime.requests import Requests
-from streaming.runtime.returning import ReturningStage
-from streaming.runtime.stages import build_stages
 from streaming.runtime.step import Fence, Manifest, ManifestStore, Outgoing, Stage, Stepper
-from streaming.sourceconfig import Source
-from streaming.sources.layout import grown
-from streaming.sources.schema import CapturedRelation, CapturedSource, captured
+from streaming.service.building import build_stages
+from streaming.service.members import Members, settle_catalog
+from streaming.stages.joining_stage import JoiningStage
+from streaming.stages.returning_stage import ReturningStage
+from streaming.viewchanges.requests import Requests
 from tests.sourcelog import RECORDS, Record, SourceLog
 from tests.sourcelog import Topics as Offsets
 

@@ -7,10 +7,11 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from streaming.algebra.tree import MULTIPLICITY, NUMBER, Scan
-from streaming.algebra.types import delta_schema
-from streaming.sources.intake import Intake, IntakeResult
-from streaming.sources.schema import CapturedRelation, CapturedSource, captured
+from streaming.algebra.tree import Scan
+from streaming.captured.captured_schema import CapturedRelation, CapturedSource, captured
+from streaming.cdc.intake import Intake, IntakeResult
+from streaming.scalars.expression import MULTIPLICITY, NUMBER
+from streaming.scalars.types import delta_schema
 from streaming.warehouse.initial import folded
 from tests.engines import ENGINE
 from tests.sourcelog import Record, SourceLog

@@ -7,11 +7,11 @@ from typing import Any
 
 from streaming.algebra.bag import Bag, bag, evaluate
 from streaming.algebra.numbered import Numbered, NumberedBags, flat, numbered
+from streaming.isolated.isolated_manager import Isolated
+from streaming.isolated.session_messages import Installed, StartSession
 from streaming.messages import ActionList, Rel
-from streaming.simulator.deltasource import DeltaSource
+from streaming.simulator.delta_source import DeltaSource
 from streaming.simulator.workload import Change, Transaction
-from streaming.viewmanagers.isolated import Isolated
-from streaming.viewmanagers.sessions import Installed, StartSession
 from tests.askedsources import tables, view
 
 KNOWN = tables(x__r="a b", y__s="b c")

@@ -12,13 +12,13 @@ from typing import Any
 
 from streaming.algebra.bag import Bag, evaluate
 from streaming.algebra.numbered import Numbered, NumberedBags, flat
-from streaming.algebra.query import SourceAnswer, SourceQuery
+from streaming.algebra.source_queries import SourceAnswer, SourceQuery
 from streaming.algebra.tree import Relation, Tree, relations
 from streaming.messages import ActionList, RelRun, Suspend, Updates
 from streaming.simulator.nodes import AskingNode, ReplicaNode
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.mediator import Mediator
 from streaming.viewmanagers.modes import MODES, Options
+from streaming.viewmanagers.over_views.mediator import Mediator
 from tests.askedsources import Change, Sources, view
 
 REPLICA = "replica"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from streaming.sources.mysqltypes import kind_of
-from streaming.sources.schema import CapturedRelation, captured
+from streaming.ask.mariadb.mysql_types import kind_of
+from streaming.captured.captured_schema import CapturedRelation, captured
 
 
 def relation(table: str, columns: dict[str, str]) -> CapturedRelation:

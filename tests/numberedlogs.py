@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from streaming.integrator.integrator_machine import Assignment
 from streaming.integrator.knots import Touched
-from streaming.integrator.machine import Assignment
 
 Logs = dict[str, list[tuple[set[int], str | None]]]
 """Per source its transactions, in log order."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from streaming.sources.intake import Intake, IntakeResult
-from streaming.sources.retaken import CLOCKS_MS
+from streaming.cdc.intake import Intake, IntakeResult
+from streaming.cdc.later_snapshots import CLOCKS_MS
 from tests.intakeworld import Recorded, make, relations, snapshot_of
 from tests.sourcelog import Record, SourceLog, Topics
 

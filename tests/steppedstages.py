@@ -14,28 +14,28 @@ from typing import Any, Self, cast
 
 import pyarrow as pa
 
-from streaming.algebra.evaluator import Limits
-from streaming.catalog import ViewSpec
+from streaming.captured.captured_schema import CapturedRelation, CapturedSource
+from streaming.cdc.held_rows import HeldFiles
+from streaming.cdc.intake import Intake
+from streaming.engines.evaluator import Limits
 from streaming.merge.machine import MergeMachine
 from streaming.metrics import Metrics
-from streaming.runtime.evaluators import Evaluators
-from streaming.runtime.integrating import IntegratorStage
+from streaming.pipeline.catalog import ViewSpec
 from streaming.runtime.kafka import Topics, headers
-from streaming.runtime.maintaining import ViewStage
-from streaming.runtime.merging import MergeStage
-from streaming.runtime.overviews import OverviewStage
-from streaming.runtime.progress import Elsewhere
-from streaming.runtime.riding import RidingStage
-from streaming.runtime.stageset import Stages
+from streaming.runtime.stage_progress import Elsewhere
 from streaming.runtime.step import Fence, ManifestStore, Outgoing, Stage, Stepper
-from streaming.sources.held import HeldFiles
-from streaming.sources.intake import Intake
-from streaming.sources.schema import CapturedRelation, CapturedSource
+from streaming.service.stage_set import Stages
+from streaming.stages.evaluators import Evaluators
+from streaming.stages.integrator_stage import IntegratorStage
+from streaming.stages.merge_stage import MergeStage
+from streaming.stages.overview_stage import OverviewStage
+from streaming.stages.rel_riding import RidingStage
+from streaming.stages.view_stage import ViewStage
 from streaming.viewmanagers.base import ViewSpec as Maintained
-from streaming.warehouse.table import ViewTable
+from streaming.warehouse.delta_table import ViewTable
+from streaming.warehouse.group_writer import GroupWriter
 from streaming.warehouse.updates import UpdatesWriter
 from streaming.warehouse.upkeep import Upkeep
-from streaming.warehouse.writer import GroupWriter
 
 GROUP = "bank"
 

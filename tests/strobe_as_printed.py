@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from streaming.algebra.numbered import Numbered
-from streaming.viewmanagers.c_strobe import CStrobe
-from streaming.viewmanagers.holding import numbers_in
+from streaming.viewmanagers.asking.c_strobe import CStrobe
+from streaming.viewmanagers.asking.holding_queue import numbers_in
 
 
 class AsPrinted(CStrobe[Numbered]):

@@ -13,10 +13,10 @@ from typing import Any
 
 from streaming.algebra.bag import Bag
 from streaming.algebra.numbered import Numbered, NumberedBags, flat
-from streaming.algebra.query import Answer, Query, SourceAnswer, SourceQuery
+from streaming.algebra.source_queries import Answer, Query, SourceAnswer, SourceQuery
 from streaming.algebra.tree import Relation, Tree
+from streaming.ask.processor import QueryProcessor
 from streaming.messages import ActionList, GlobalPart, Updates
-from streaming.queries.processor import QueryProcessor
 from streaming.viewmanagers.base import ViewSpec
 from tests.askedsources import Sources
 

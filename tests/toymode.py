@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streaming.viewmanagers.sweep import SweepManager
+from streaming.viewmanagers.asking.sweep import SweepManager
 
 
 class ToyManager(SweepManager[Any]):

@@ -12,9 +12,6 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from streaming.algebra import exact
-from streaming.algebra.meanings import evaluate as value_of
-from streaming.algebra.meanings import grouped, normal, passing
 from streaming.algebra.tree import (
     Aggregate,
     Aggregation,
@@ -27,7 +24,10 @@ from streaming.algebra.tree import (
     Tree,
     Union,
 )
-from streaming.algebra.types import FLOATS, INTEGRALS, sum_type
+from streaming.scalars import exact
+from streaming.scalars.meanings import evaluate as value_of
+from streaming.scalars.meanings import grouped, normal, passing
+from streaming.scalars.types import FLOATS, INTEGRALS, sum_type
 
 Row = tuple[Any, ...]
 Bag = dict[Row, int]

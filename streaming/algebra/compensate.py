@@ -26,10 +26,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import TypeVar
 
-from streaming.algebra.joingraph import adjacent, join_graph
+from streaming.algebra.join_graph import adjacent, join_graph
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import LEFT, RIGHT, Places, Psj, finished, joined
-from streaming.algebra.query import Known, Term
+from streaming.algebra.source_queries import Known, Term
 
 V = TypeVar("V")
 

@@ -27,20 +27,18 @@ from functools import lru_cache
 
 from streaming.algebra.tree import (
     Aggregate,
-    Col,
     Distinct,
     Join,
     Monus,
     Project,
-    Scalar,
     Scan,
     Select,
     Tree,
     Union,
     children,
-    hashed_once,
     walk,
 )
+from streaming.scalars.expression import Col, Scalar, hashed_once
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from streaming.algebra.normal import normal
+from streaming.algebra.normal_form import normal
 from streaming.algebra.tree import Join, Monus, Scan, Tree, Union, relations
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 from streaming.algebra.psj import Psj
-from streaming.algebra.tree import columns_used
+from streaming.scalars.expression import columns_used
 
 JoinGraph = Mapping[int, frozenset[int]]
 """Place -> its neighbours."""

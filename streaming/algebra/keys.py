@@ -14,23 +14,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streaming.algebra.casts import injective
 from streaming.algebra.tree import (
     Aggregate,
-    Call,
-    Col,
     Distinct,
     Join,
-    Lit,
     Monus,
     Project,
     Relation,
-    Scalar,
     Scan,
     Select,
     Tree,
     Union,
 )
+from streaming.scalars.casts import injective
+from streaming.scalars.expression import Call, Col, Lit, Scalar
 
 
 @dataclass(frozen=True)

@@ -21,25 +21,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from streaming.algebra.failure import computes, fails
-from streaming.algebra.limits import checked, mergeable
-from streaming.algebra.scalars import conjunction, conjuncts, moved, substituted
 from streaming.algebra.tree import (
     Aggregate,
-    Call,
-    Col,
     Distinct,
     Join,
     Monus,
     Project,
-    Scalar,
     Scan,
-    Schema,
     Select,
     Tree,
     Union,
-    columns_used,
+    children,
+    computes,
 )
+from streaming.errors import FrescoError
+from streaming.scalars.expression import Call, Col, Scalar, Schema, columns_used
+from streaming.scalars.failure import fails
+from streaming.scalars.limits import (
+    DEPTH,
+    GROUPINGS,
+    TREE_WEIGHT,
+    mergeable,
+    rounded,
+    too_deep,
+)
+from streaming.scalars.substitution import conjunction, conjuncts, moved, substituted
 
 
 def normal(tree: Tree) -> Tree:
@@ -357,3 +363,26 @@ def _projected(tree: Tree, expressions: tuple[Scalar, ...], schema: Schema) -> T
 
 def _is_scan(tree: Tree) -> bool:
     return isinstance(tree, Scan) or (isinstance(tree, Select) and isinstance(tree.child, Scan))
+
+
+def checked(tree: Tree) -> Tree:
+    """The tree, if what is done with it ends.
+
+    Raises:
+        FrescoError: SQL_TOO_LARGE, SQL_TOO_DEEP.
+    """
+    if tree.depth > DEPTH:
+        todo = "use fewer queries inside each other, or a view of its own for the inner ones"
+        raise too_deep(f"more than {DEPTH} queries inside each other", todo)
+    if tree.weight > TREE_WEIGHT:
+        what = f"the view has {rounded(tree.weight)} parts when all it names is written out"
+        todo = "make a view of its own of a query that is used several times, or use fewer columns"
+        raise FrescoError("SQL_TOO_LARGE", f"{what}; {TREE_WEIGHT:,} are allowed", todo=todo)
+    if _groupings(tree) > GROUPINGS:
+        todo = "use a view of its own for the inner ones"
+        raise too_deep(f"more than {GROUPINGS} GROUP BYs inside each other", todo)
+    return tree
+
+
+def _groupings(tree: Tree) -> int:
+    return isinstance(tree, Aggregate) + max(map(_groupings, children(tree)), default=0)

@@ -13,21 +13,21 @@ from functools import lru_cache
 
 from streaming.algebra import bag as bags
 from streaming.algebra.bag import Bag, Row
-from streaming.algebra.failure import computes
-from streaming.algebra.meanings import passing
 from streaming.algebra.operators import Positions
 from streaming.algebra.tree import (
     Join,
     Project,
     Scan,
-    Schema,
     Select,
     Tree,
     Union,
+    computes,
     relations,
     walk,
 )
 from streaming.messages import Rows
+from streaming.scalars.expression import Schema
+from streaming.scalars.meanings import passing
 
 Numbered = dict[tuple[int, Row], int]
 """(number, row) -> multiplicity, never 0."""

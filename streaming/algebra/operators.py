@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
-from streaming.algebra.tree import Schema, Tree
+from streaming.algebra.tree import Tree
 from streaming.messages import Rows
+from streaming.scalars.expression import Schema
 
 V = TypeVar("V")
 

@@ -13,21 +13,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from streaming.algebra.delta import is_leaf, leaf_relation
-from streaming.algebra.failure import fails
-from streaming.algebra.limits import written_out
-from streaming.algebra.tree import (
-    Call,
-    Col,
-    Join,
-    Project,
-    Scalar,
-    Scan,
-    Schema,
-    Select,
-    Tree,
-    columns_used,
-)
+from streaming.algebra.tree import Join, Project, Scan, Select, Tree
 from streaming.errors import FrescoError
+from streaming.scalars.expression import Call, Col, Scalar, Schema, columns_used
+from streaming.scalars.failure import fails
+from streaming.scalars.limits import written_out
 
 Places = tuple[int, ...]
 """Places of leaves, ascending."""

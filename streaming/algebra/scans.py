@@ -10,16 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from streaming.algebra.tree import (
-    Project,
-    Scalar,
-    Scan,
-    Schema,
-    Select,
-    Tree,
-    children,
-    columns_used,
-)
+from streaming.algebra.tree import Project, Scan, Select, Tree, children
+from streaming.scalars.expression import Scalar, Schema, columns_used
 
 
 @dataclass(frozen=True)

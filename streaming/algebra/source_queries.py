@@ -48,7 +48,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The state of copies of a source's relations (`queries.copies`): what the manager was handed.
+    """The state of copies of a source's relations (`ask.copies`): what the manager was handed.
 
     Attributes:
         position: every transaction at or below it is among them.

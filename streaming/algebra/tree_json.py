@@ -13,7 +13,8 @@ from decimal import Decimal
 from typing import Any
 
 from streaming.algebra import tree as trees
-from streaming.algebra.tree import Lit, Tree
+from streaming.algebra.tree import Tree
+from streaming.scalars.expression import Lit
 
 
 def tree_note(tree: Tree) -> Any:

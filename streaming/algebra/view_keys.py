@@ -15,17 +15,9 @@ from functools import cached_property, lru_cache
 
 from streaming.algebra.operators import Positions
 from streaming.algebra.psj import Places, Psj, psj_of, renumbered
-from streaming.algebra.tree import (
-    Call,
-    Col,
-    Column,
-    Join,
-    Project,
-    Relation,
-    Select,
-    Tree,
-)
+from streaming.algebra.tree import Join, Project, Relation, Select, Tree
 from streaming.errors import FrescoError
+from streaming.scalars.expression import Call, Col, Column
 
 Keys = Mapping[str, Positions]
 """The primary key's positions in each relation; () or no entry for none."""

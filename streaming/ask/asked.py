@@ -13,13 +13,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.query import Part, SourceAnswer, SourceQuery, SourceState
-from streaming.algebra.signed import Signed
+from streaming.algebra.source_queries import Part, SourceAnswer, SourceQuery, SourceState
+from streaming.ask.reduction import Reduction, reduction
+from streaming.ask.restriction import Keys, keys_of
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed
 from streaming.errors import FrescoError
-from streaming.sources.reduction import Reduction, reduction
-from streaming.sources.restriction import Keys, keys_of
-from streaming.sources.schema import CapturedRelation
 
 TIMEOUT = 60.0
 """Seconds a statement may take."""

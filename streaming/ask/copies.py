@@ -18,10 +18,10 @@ from typing import Any, Generic, TypeVar
 
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import Psj, source_of
-from streaming.algebra.query import Copied, SourceAnswer, SourceQuery, SourceState
+from streaming.algebra.source_queries import Copied, SourceAnswer, SourceQuery, SourceState
 from streaming.algebra.tree import Scan, relations, walk
+from streaming.ask.state_codec import StateCodec
 from streaming.messages import Rows, Updates
-from streaming.queries.states import StateCodec
 
 V = TypeVar("V")
 

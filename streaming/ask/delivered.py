@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streaming.algebra.query import SourceState
+from streaming.algebra.source_queries import SourceState
 from streaming.messages import SourceLog
 
 Entry = tuple[str, int]

@@ -12,10 +12,10 @@ from typing import Any, Generic, TypeVar
 
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import Places
-from streaming.algebra.query import Known, SourceState
+from streaming.algebra.source_queries import Known, SourceState
+from streaming.ask.state_codec import StateCodec
+from streaming.ask.working import Portion, Working
 from streaming.messages import Rows
-from streaming.queries.states import StateCodec
-from streaming.queries.working import Portion, Working
 
 V = TypeVar("V")
 

@@ -29,13 +29,13 @@ from typing import Any, Generic, TypeVar
 
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import Psj, source_of
-from streaming.algebra.query import Part, SourceAnswer, SourceQuery
-from streaming.algebra.treenotes import tree_back, tree_note
+from streaming.algebra.source_queries import Part, SourceAnswer, SourceQuery
+from streaming.algebra.tree_json import tree_back, tree_note
+from streaming.ask.delivered import Delivered
+from streaming.ask.splitting import belongs_after, split
+from streaming.ask.state_codec import SeenCodec, StateCodec
 from streaming.errors import ProtocolError
 from streaming.messages import Rows, Updates
-from streaming.queries.delivered import Delivered
-from streaming.queries.splitting import belongs_after, split
-from streaming.queries.states import SeenCodec, StateCodec
 
 V = TypeVar("V")
 

@@ -25,7 +25,7 @@ from typing import Any, Generic, TypeVar
 
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import LEFT, Places, Psj, finished, partial_schema
-from streaming.algebra.query import (
+from streaming.algebra.source_queries import (
     Answer,
     Known,
     Part,
@@ -34,16 +34,10 @@ from streaming.algebra.query import (
     SourceQuery,
     SourceState,
 )
+from streaming.ask.evaluation import Evaluation, Sent, Share, evaluation_back, evaluation_note
+from streaming.ask.state_codec import SeenCodec, StateCodec
+from streaming.ask.working import Working, route_of
 from streaming.errors import ProtocolError
-from streaming.queries.evaluation import (
-    Evaluation,
-    Sent,
-    Share,
-    evaluation_back,
-    evaluation_note,
-)
-from streaming.queries.states import SeenCodec, StateCodec
-from streaming.queries.working import Working, route_of
 
 V = TypeVar("V")
 

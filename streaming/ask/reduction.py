@@ -21,24 +21,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from streaming.algebra.failure import computes
 from streaming.algebra.psj import renumbered
 from streaming.algebra.tree import (
     Aggregate,
-    Call,
-    Col,
     Distinct,
     Join,
     Monus,
     Project,
-    Scalar,
     Scan,
-    Schema,
     Select,
     Tree,
     Union,
-    columns_used,
+    computes,
 )
+from streaming.scalars.expression import Call, Col, Scalar, Schema, columns_used
 
 Origin = tuple[int, int] | None
 """(index of the input, its column) that an output is a copy of."""

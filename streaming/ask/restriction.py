@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from streaming.algebra.signed import Signed
-from streaming.algebra.tree import column_name
-from streaming.algebra.types import INTEGRALS, arrow_type, delta_schema
-from streaming.sources.reduction import Input
+from streaming.ask.reduction import Input
+from streaming.engines.duck.signed import Signed
+from streaming.scalars.expression import column_name
+from streaming.scalars.types import INTEGRALS, arrow_type, delta_schema
 
 FEW = 500
 """Keys up to which values are taken one by one, which costs less than columns do to begin."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.query import Seen, SourceState
-from streaming.queries.states import SeenCodec
-from streaming.sources.asked import TIMEOUT, AskedSource
-from streaming.sources.mysqlquery import MysqlSource
-from streaming.sources.mysqlurl import is_mysql
-from streaming.sources.pgstate import PgStateCodec
-from streaming.sources.query import PostgresSource
-from streaming.sources.schema import CapturedRelation
+from streaming.algebra.source_queries import Seen, SourceState
+from streaming.ask.asked import TIMEOUT, AskedSource
+from streaming.ask.mariadb.mysql_source import MysqlSource
+from streaming.ask.mariadb.mysql_url import is_mysql
+from streaming.ask.postgres.pg_source import PostgresSource
+from streaming.ask.postgres.pg_state import PgStateCodec
+from streaming.ask.state_codec import SeenCodec
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.engines.duck.duck_operators import DuckOperators
 
 
 def asked_source(
@@ -39,7 +39,7 @@ def asked_source(
 
 
 class StatesCodec:
-    """States of all kinds of sources inside machines' snapshots; see `queries.states.StateCodec`.
+    """States of all kinds of sources inside machines' snapshots; see `ask.state_codec.StateCodec`.
 
     A PostgreSQL snapshot has four parts, a place in a log two.
     """

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from streaming.algebra.query import SourceState
+from streaming.algebra.source_queries import SourceState
 from streaming.messages import Control, RelRun, SourceLog, Updates
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from streaming.algebra.query import Seen, SourceState
+from streaming.algebra.source_queries import Seen, SourceState
 
 
 class StateCodec(Protocol):

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-from streaming.algebra.joingraph import adjacent, join_graph
+from streaming.algebra.join_graph import adjacent, join_graph
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import LEFT, RIGHT, Places, Psj, joined, partial_schema, source_of
-from streaming.algebra.query import Known, Part
+from streaming.algebra.source_queries import Known, Part
 from streaming.algebra.tree import Join, Project, Scan, Tree
 
 V = TypeVar("V")

@@ -29,9 +29,13 @@ from pymysqlreplication.event import (
     XidEvent,
 )
 
+from streaming.ask.mariadb.mysql_session import PLAIN
+from streaming.ask.mariadb.mysql_state import Place
+from streaming.ask.mariadb.mysql_url import MysqlUrl, asking, connect, is_lost, refused, said
 from streaming.capture.cells import Decimals, Encode, log_encoders, log_kind, schema_text
 from streaming.capture.charsets import Charsets
-from streaming.capture.logevents import (
+from streaming.capture.initial_scan import TableRows
+from streaming.capture.log_events import (
     Begin,
     Commit,
     Ddl,
@@ -46,11 +50,12 @@ from streaming.capture.logevents import (
     Table,
     Truncate,
 )
-from streaming.capture.logstream import LoggedRows, LoggedStatement, LogHeartbeat, LogStream
-from streaming.capture.logvalues import Row
-from streaming.capture.moved import Held, dropped_columns, moved
+from streaming.capture.log_stream import LoggedRows, LoggedStatement, LogHeartbeat, LogStream
+from streaming.capture.log_values import Row
+from streaming.capture.moved_tables import Held, dropped_columns, moved
 from streaming.capture.rights import DENIED, lacking
-from streaming.capture.snapshot import TableRows
+from streaming.capture.rollbacks import Mark, kept_rows
+from streaming.capture.row_versions import Versioned, versions_of
 from streaming.capture.statements import (
     Statement,
     Words,
@@ -61,14 +66,9 @@ from streaming.capture.statements import (
     truncated,
     words_of,
 )
-from streaming.capture.tablemap import LoggedColumn, TableMap, missing_names
-from streaming.capture.undoing import Mark, kept_rows
-from streaming.capture.versions import Versioned, versions_of
-from streaming.capture.writes import Catalog, folded, reached, read_catalog, sees_triggers
+from streaming.capture.table_map import LoggedColumn, TableMap, missing_names
+from streaming.capture.written_tables import Catalog, folded, reached, read_catalog, sees_triggers
 from streaming.errors import FrescoError
-from streaming.sources.mysqlsession import PLAIN
-from streaming.sources.mysqlstate import Place
-from streaming.sources.mysqlurl import MysqlUrl, asking, connect, is_lost, refused, said
 
 log = logging.getLogger("fresco")
 

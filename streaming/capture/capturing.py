@@ -17,24 +17,16 @@ from dataclasses import replace
 
 import pymysql
 
-from streaming.capture.binlog import LogReader
-from streaming.capture.envelope import Envelope, Table
-from streaming.capture.inbox import LogInbox
-from streaming.capture.logevents import LogEvent
-from streaming.capture.position import Progress
-from streaming.capture.publishing import Publisher
-from streaming.capture.rights import lacking
-from streaming.capture.snapshot import Scan, Snapshot, begin, gtid_at
-from streaming.capture.status import Status, streaming_status
-from streaming.capture.writer import Writer
-from streaming.config import Config
-from streaming.errors import FrescoError
-from streaming.sources.checked import Checked, warn
-from streaming.sources.mysql import folds_case, read_schemas, split_table, without_transactions
-from streaming.sources.mysqlcheck import check_server, require
-from streaming.sources.mysqlsession import PLAIN
-from streaming.sources.mysqlstate import current_place
-from streaming.sources.mysqlurl import (
+from streaming.ask.mariadb.mysql_catalog import (
+    folds_case,
+    read_schemas,
+    split_table,
+    without_transactions,
+)
+from streaming.ask.mariadb.mysql_check import check_server, require
+from streaming.ask.mariadb.mysql_session import PLAIN
+from streaming.ask.mariadb.mysql_state import current_place
+from streaming.ask.mariadb.mysql_url import (
     MysqlUrl,
     connect,
     is_locked,
@@ -44,7 +36,20 @@ from streaming.sources.mysqlurl import (
     refused,
     said,
 )
-from streaming.sources.postgres import topic_name
+from streaming.ask.postgres.pg_catalog import topic_name
+from streaming.capture.binlog import LogReader
+from streaming.capture.capture_status import Status, streaming_status
+from streaming.capture.envelope import Envelope, Table
+from streaming.capture.initial_scan import Scan, Snapshot, begin, gtid_at
+from streaming.capture.kafka_writer import Writer
+from streaming.capture.log_events import LogEvent
+from streaming.capture.log_inbox import LogInbox
+from streaming.capture.position import Progress
+from streaming.capture.publishing import Publisher
+from streaming.capture.rights import lacking
+from streaming.captured.checked import Checked, warn
+from streaming.configuration.pipeline_config import Config
+from streaming.errors import FrescoError
 
 log = logging.getLogger("fresco")
 

@@ -18,17 +18,12 @@ from typing import Any, Literal
 import numpy as np
 from pymysqlreplication.constants import FIELD_TYPE as T
 
+from streaming.ask.mariadb.mysql_dates import date_of, moment_of, span_of
+from streaming.ask.mariadb.mysql_types import Kind, bits, datetimes, integer
 from streaming.capture.charsets import Charsets
-from streaming.capture.jsonbinary import json_text
-from streaming.capture.tablemap import (
-    BINARY,
-    BLOB_COMPRESSED,
-    VARCHAR_COMPRESSED,
-    LoggedColumn,
-)
-from streaming.sources.mysqldates import date_of, moment_of, span_of
-from streaming.sources.mysqltypes import Kind, bits, datetimes, integer
-from streaming.sources.retyped import SOURCE_TYPE
+from streaming.capture.json_binary import json_text
+from streaming.capture.table_map import BINARY, BLOB_COMPRESSED, VARCHAR_COMPRESSED, LoggedColumn
+from streaming.captured.retyped import SOURCE_TYPE
 
 Decimals = Literal["precise", "string"]
 Encode = Callable[[Any], Any]

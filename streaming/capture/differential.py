@@ -21,11 +21,11 @@ from pathlib import Path
 
 import duckdb
 
-from streaming.algebra.types import decimal_parts
-from streaming.duckengine import duck_engine
+from streaming.captured.captured_schema import CapturedRelation, source_type
+from streaming.captured.json_values import exact_digits
+from streaming.engines.duck_engine import duck_engine
 from streaming.errors import FrescoError
-from streaming.sources.schema import CapturedRelation, source_type
-from streaming.sources.values import exact_digits
+from streaming.scalars.types import decimal_parts
 
 MEMORY = "512MB"
 """Of DuckDB; what is more goes to its temporary folder."""

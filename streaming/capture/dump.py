@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from streaming.sources.postgres import connected, split_name
-from streaming.sources.schema import CapturedRelation
+from streaming.ask.postgres.pg_catalog import connected, split_name
+from streaming.captured.captured_schema import CapturedRelation
 
 _SETTINGS = """SET TIME ZONE 'UTC'; SET DateStyle = 'ISO'; SET bytea_output = 'hex';
 SET extra_float_digits = 1; SET row_security = off"""

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.sources.mysqlstate import Place
+from streaming.ask.mariadb.mysql_state import Place
 
 VERSION = "3.6.1-fresco"
 """The version of the format, which tells a reader how passes and counts are to be understood."""

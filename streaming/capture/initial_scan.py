@@ -10,10 +10,10 @@ from typing import Any
 import pymysql
 from pymysql.cursors import SSCursor
 
+from streaming.ask.mariadb.mysql_state import Place, SnapshotTaker, is_mariadb, quoted
+from streaming.ask.mariadb.mysql_types import kind_of
 from streaming.capture.cells import Decimals, cell, schema_text
 from streaming.capture.envelope import Envelope, Message, Origin, Table
-from streaming.sources.mysqlstate import Place, SnapshotTaker, is_mariadb, quoted
-from streaming.sources.mysqltypes import kind_of
 
 _COLUMNS = """
 SELECT column_name, column_type FROM information_schema.columns

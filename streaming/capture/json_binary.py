@@ -16,7 +16,7 @@ from typing import Any
 
 from pymysqlreplication.constants import FIELD_TYPE as T
 
-from streaming.capture.logvalues import decimal_reader
+from streaming.capture.log_values import decimal_reader
 
 _LITERALS = ("null", "true", "false")
 _WHOLE = {5: "<h", 6: "<H", 7: "<i", 8: "<I", 9: "<q", 10: "<Q"}

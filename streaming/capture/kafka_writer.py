@@ -21,10 +21,10 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from streaming.capture.envelope import Message
 from streaming.capture.position import Progress, progress_from_json
-from streaming.config import Config
+from streaming.captured.source_topics import capture_topic
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
-from streaming.runtime.kafkaclients import client_options, unreachable
-from streaming.sources.topics import capture_topic
+from streaming.runtime.kafka_clients import client_options, unreachable
 
 MAX_RECORD_BYTES = 32 << 20
 _READ_SECONDS = 30.0

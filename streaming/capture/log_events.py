@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.sources.mysqlstate import Place
+from streaming.ask.mariadb.mysql_state import Place
 
 Table = tuple[str, str]
 """Database and table."""

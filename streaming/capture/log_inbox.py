@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 
 from streaming.capture.binlog import LogReader
-from streaming.capture.logevents import LogEvent
+from streaming.capture.log_events import LogEvent
 from streaming.errors import FrescoError
 
 AHEAD = 20_000

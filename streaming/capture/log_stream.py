@@ -37,12 +37,12 @@ from pymysqlreplication.event import (
 )
 from pymysqlreplication.packet import BinLogPacketWrapper
 
-from streaming.capture.logevents import Table
-from streaming.capture.logvalues import Row, rows_of
-from streaming.capture.tablemap import TableMap, packed, read_table_map
+from streaming.ask.mariadb.mysql_state import Place
+from streaming.ask.mariadb.mysql_url import MysqlUrl, arguments
+from streaming.capture.log_events import Table
+from streaming.capture.log_values import Row, rows_of
+from streaming.capture.table_map import TableMap, packed, read_table_map
 from streaming.errors import FrescoError
-from streaming.sources.mysqlstate import Place
-from streaming.sources.mysqlurl import MysqlUrl, arguments
 
 HEARTBEAT_SECONDS = 5
 """The server proves that it lives; without a word for twice as long the connection counts as lost."""

@@ -16,14 +16,9 @@ from typing import Any
 
 from pymysqlreplication.constants import FIELD_TYPE as T
 
-from streaming.capture.tablemap import (
-    BLOB_COMPRESSED,
-    VARCHAR_COMPRESSED,
-    LoggedColumn,
-    packed,
-)
+from streaming.ask.mariadb.mysql_dates import day_number, moment_number
+from streaming.capture.table_map import BLOB_COMPRESSED, VARCHAR_COMPRESSED, LoggedColumn, packed
 from streaming.errors import FrescoError
-from streaming.sources.mysqldates import day_number, moment_number
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 """A value of the octets from a place on, and where it ends."""

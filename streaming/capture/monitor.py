@@ -23,18 +23,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from streaming.ask.mariadb.mysql_state import Place
+from streaming.capture import differential
+from streaming.capture.capturing import PASSING, WAITS
 from streaming.capture.envelope import Envelope, Message
-from streaming.capture.forms import Forms
+from streaming.capture.kafka_writer import Writer
 from streaming.capture.position import Progress
-from streaming.capture.service import PASSING, WAITS
-from streaming.capture.writer import Writer
-from streaming.config import Config
+from streaming.capture.snapshot_events import Stamp, events
+from streaming.capture.snapshot_folders import Forms
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
-from streaming.runtime.schemas import source_relations
-from streaming.sources import differential
-from streaming.sources.mysqlstate import Place
-from streaming.sources.schema import CapturedRelation
-from streaming.sources.snapshotevents import Stamp, events
+from streaming.pipeline.source_schemas import source_relations
 
 log = logging.getLogger("fresco")
 

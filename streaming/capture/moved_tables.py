@@ -17,14 +17,14 @@ from itertools import pairwise
 
 import pymysql
 
+from streaming.ask.mariadb.mysql_state import Place
+from streaming.ask.mariadb.mysql_types import kind_of
 from streaming.capture.cells import Decimals
-from streaming.capture.logevents import Ddl, Image, LogEvent, Refill, RowChange, Table, Truncate
-from streaming.capture.snapshot import TableRows, begin
+from streaming.capture.initial_scan import TableRows, begin
+from streaming.capture.log_events import Ddl, Image, LogEvent, Refill, RowChange, Table, Truncate
 from streaming.capture.statements import Words, names_one_of, table_at, words_of
+from streaming.captured.captured_schema import spark_type
 from streaming.errors import FrescoError
-from streaming.sources.mysqlstate import Place
-from streaming.sources.mysqltypes import kind_of
-from streaming.sources.schema import spark_type
 
 _PARTS = ("DROP", "TRUNCATE", "EXCHANGE", "CONVERT", "IMPORT", "DISCARD")
 _OF_PARTS = ("PARTITION", "TABLE", "TABLESPACE")

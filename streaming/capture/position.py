@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from streaming.ask.mariadb.mysql_state import Place, place
 from streaming.errors import FrescoError
-from streaming.sources.mysqlstate import Place, place
 
 FORMAT = 1
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from streaming.ask.mariadb.mysql_state import Place
 from streaming.capture.envelope import (
     Envelope,
     Message,
@@ -22,7 +23,7 @@ from streaming.capture.envelope import (
     place_of,
     transaction_id,
 )
-from streaming.capture.logevents import (
+from streaming.capture.log_events import (
     Begin,
     Commit,
     Ddl,
@@ -32,9 +33,8 @@ from streaming.capture.logevents import (
     RowChange,
     Truncate,
 )
-from streaming.capture.logevents import Table as TableName
+from streaming.capture.log_events import Table as TableName
 from streaming.capture.position import Progress
-from streaming.sources.mysqlstate import Place
 
 
 @dataclass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pymysql
 
+from streaming.ask.mariadb.mysql_url import MysqlUrl, said
 from streaming.errors import FrescoError
-from streaming.sources.mysqlurl import MysqlUrl, said
 
 DENIED = (1142, 1143, 1227)
 """What the server says of a table, a column, and of anything else that needs a right."""

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from streaming.capture.logevents import (
+from streaming.ask.mariadb.mysql_state import Place
+from streaming.capture.log_events import (
     Begin,
     Commit,
     LogEvent,
@@ -23,7 +24,6 @@ from streaming.capture.logevents import (
     Savepoint,
     Table,
 )
-from streaming.sources.mysqlstate import Place
 
 HELD = 10_000
 """Events of a transaction that are held in memory."""

@@ -14,9 +14,9 @@ from typing import Any
 
 from pymysqlreplication.constants import FIELD_TYPE
 
-from streaming.capture.logevents import Image, Table
+from streaming.capture.log_events import Image, Table
 from streaming.capture.statements import Words, names_one_of
-from streaming.capture.tablemap import LoggedColumn
+from streaming.capture.table_map import LoggedColumn
 from streaming.errors import FrescoError
 
 NO_END = ("2038-01-19T03:14:07.999999Z", "2106-02-07T06:28:15.999999Z")

@@ -15,9 +15,9 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from streaming.algebra.types import decimal_parts
-from streaming.sources.differential import difference_sql, form
-from streaming.sources.schema import CapturedRelation, source_type
+from streaming.capture.differential import difference_sql, form
+from streaming.captured.captured_schema import CapturedRelation, source_type
+from streaming.scalars.types import decimal_parts
 
 CHUNK = 20_000
 """Events handed out at a time."""

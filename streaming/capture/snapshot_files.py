@@ -22,8 +22,8 @@ from pathlib import Path
 
 import duckdb
 
+from streaming.captured.captured_schema import CapturedRelation
 from streaming.errors import FrescoError
-from streaming.sources.schema import CapturedRelation
 
 ENDINGS = (".csv", ".parquet")
 _UNFINISHED = (".tmp", ".part", ".crdownload")

@@ -21,20 +21,20 @@ from typing import Any
 
 import duckdb
 
-from streaming.capture.dumping import dump_tables
-from streaming.capture.durable import move_durably
-from streaming.config import Config
-from streaming.errors import FrescoError
-from streaming.sourceconfig import Snapshots
-from streaming.sources import differential
-from streaming.sources.schema import CapturedRelation, captured
-from streaming.sources.snapshotfiles import (
+from streaming.capture import differential
+from streaming.capture.dump import dump_tables
+from streaming.capture.durable_folder import move_durably
+from streaming.capture.snapshot_files import (
     CsvFormat,
     Found,
     next_snapshot,
     signature_now,
     texts_sql,
 )
+from streaming.captured.captured_schema import CapturedRelation, captured
+from streaming.configuration.pipeline_config import Config
+from streaming.configuration.source_config import Snapshots
+from streaming.errors import FrescoError
 
 
 class Forms:

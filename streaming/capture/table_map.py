@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pymysqlreplication.constants import FIELD_TYPE as T
 
-from streaming.capture.logevents import Table
+from streaming.capture.log_events import Table
 from streaming.errors import FrescoError
 
 BLOB_COMPRESSED, VARCHAR_COMPRESSED, VECTOR = 140, 141, 242

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming.capture.logevents import Table
+from streaming.capture.log_events import Table
 from streaming.capture.statements import Words, table_at, words_of
 
 _SKIPPED = ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE", "INTO", "TABLE", "ONLY")

@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from streaming.algebra.tree import Column, Relation, Schema
+from streaming.algebra.tree import Relation
 from streaming.errors import FrescoError
+from streaming.scalars.expression import Column, Schema
 
 GLOBAL_TABLE = "fresco_global"
 """The captured table by which sources tag the parts of a global transaction (DESIGN 6)."""
@@ -138,7 +139,7 @@ class CapturedRelation:
         refused: columns left out because their type is not supported, as (name, type).
         decimals: "precise" or "string", the connector's `decimal.handling.mode`. It matters for
             NUMERIC(p,0) only, where base64 and digits can look alike; otherwise both are recognised.
-        placeholder: the connector's `unavailable.value.placeholder` (`sources.placeholder`).
+        placeholder: the connector's `unavailable.value.placeholder` (`cdc.placeholder`).
         toasts_from: octets of a row from which PostgreSQL stores values of it apart.
         natives: the type of each column as the database itself writes it; () where nobody has asked it.
         identities: what it tells columns of one name apart by (`layout.Kept`); () likewise.

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.algebra.types import arrow_type, decimal_parts, is_decimal
-from streaming.sources.schema import CapturedRelation, SourceType, source_type
+from streaming.captured.captured_schema import CapturedRelation, SourceType, source_type
+from streaming.scalars.types import arrow_type, decimal_parts, is_decimal
 
 INFINITE_DAYS = {
     2147483647: (-622191234, -622191233, -2147472692),

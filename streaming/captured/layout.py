@@ -21,9 +21,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from streaming.algebra.tree import Column, Relation
-from streaming.sources.retyped import written_as
-from streaming.sources.schema import CapturedRelation, SourceType, source_type
+from streaming.algebra.tree import Relation
+from streaming.captured.captured_schema import CapturedRelation, SourceType, source_type
+from streaming.captured.retyped import written_as
+from streaming.scalars.expression import Column
 
 
 @dataclass(frozen=True)

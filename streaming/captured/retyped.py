@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.sources.schema import CapturedRelation, connect_type, source_type
+from streaming.captured.captured_schema import CapturedRelation, connect_type, source_type
 
 _BEGINNING = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 SOURCE_TYPE = "__debezium.source.column.type"

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streaming.captured.checked import Checked, Rule
 from streaming.errors import FrescoError
-from streaming.sources.checked import Checked, Rule
 
 WAY_ON = (
     "its commits cannot be put in order with those before: give the connector another topic.prefix, so"

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from streaming.captured.captured_schema import CapturedRelation, CapturedSource
+from streaming.captured.checked import Checked, Rule
 from streaming.errors import FrescoError
-from streaming.sources.checked import Checked, Rule
-from streaming.sources.schema import CapturedRelation, CapturedSource
 
 WEEK_MS = 7 * 86_400_000
 """A service may be away so long, by Kafka's own default, before events it needs are deleted."""

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from streaming.integrator.machine import Assignment, numbers_of
-from streaming.integrator.waiting import Closed, Part
+from streaming.integrator.integrator_machine import Assignment, numbers_of
+from streaming.integrator.window import Closed, Part
 from streaming.messages import GlobalPart
 
 

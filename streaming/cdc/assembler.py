@@ -21,14 +21,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.sources.completeness import Work, judge
-from streaming.sources.held import Held, HeldFiles
-from streaming.sources.log import SourceState, each_event, gone_back, log_schema, read_log
-from streaming.sources.origin import went_back
-from streaming.sources.records import BadRecord, Decoded
-from streaming.sources.rowquery import row_schema
-from streaming.sources.schema import CapturedRelation, CapturedSource
-from streaming.sources.topics import several
+from streaming.captured.captured_schema import CapturedRelation, CapturedSource
+from streaming.captured.source_origin import went_back
+from streaming.captured.source_topics import several
+from streaming.cdc.completeness import Work, judge
+from streaming.cdc.held_rows import Held, HeldFiles
+from streaming.cdc.records import BadRecord, Decoded
+from streaming.cdc.row_query import row_schema
+from streaming.cdc.transaction_log import SourceState, each_event, gone_back, log_schema, read_log
 
 TRANSACTIONS = pa.schema(
     [

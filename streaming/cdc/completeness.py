@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.sources.held import Held
-from streaming.sources.log import SourceState
-from streaming.sources.repeats import first_occurrences, is_older, last_pass_complete
+from streaming.cdc.held_rows import Held
+from streaming.cdc.repeats import first_occurrences, is_older, last_pass_complete
+from streaming.cdc.transaction_log import SourceState
 
 RESTARTING = "3.6.1"
 """Connectors before this version count from 1 again after a restart inside a transaction, and END

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from streaming.sources.checked import Checked, Rule
+from streaming.captured.checked import Checked, Rule
 
 Config = Mapping[str, str]
 WRONG_SETTING = Rule(
@@ -164,7 +164,7 @@ _STRATEGY = "io.debezium.schema.SchemaTopicNamingStrategy"
 _TRANSACTIONS = "io.debezium.pipeline.txmetadata.DefaultTransactionMetadataFactory"
 
 PLACEHOLDER = "unavailable.value.placeholder"
-"""Any text will do that is no row's: it is read from here (`runtime.schemas`)."""
+"""Any text will do that is no row's: it is read from here (`pipeline.source_schemas`)."""
 
 SETTINGS: tuple[Setting, ...] = (
     # Which events come

@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.duckengine import duck_engine
-from streaming.sources.glance import fields_of, is_wrapped, version
-from streaming.sources.judgement import faults
-from streaming.sources.plans import TextPlans
-from streaming.sources.records import (
+from streaming.captured.captured_schema import CapturedRelation, CapturedSource
+from streaming.captured.retyped import by_schema
+from streaming.cdc.glance import fields_of, is_wrapped, version
+from streaming.cdc.judgement import faults
+from streaming.cdc.records import (
     BadRecord,
     Decoded,
     bad_record,
@@ -34,9 +34,9 @@ from streaming.sources.records import (
     strangers,
     unknown,
 )
-from streaming.sources.retyped import by_schema
-from streaming.sources.rowquery import READ, finish_rows, mysql_place, row_query, row_schema
-from streaming.sources.schema import CapturedRelation, CapturedSource
+from streaming.cdc.row_query import READ, finish_rows, mysql_place, row_query, row_schema
+from streaming.engines.duck.kept_plans import TextPlans
+from streaming.engines.duck_engine import duck_engine
 
 THREADS = 2
 CHUNK = 8192

@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.algebra import written
-from streaming.algebra.tree import MULTIPLICITY, NUMBER, column_name
-from streaming.algebra.types import delta_schema
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.cdc.placeholder import INLINE, doubt, narrow, octets
+from streaming.cdc.records import BadRecord, fault
+from streaming.cdc.unread_columns import REPLACED, taints
 from streaming.messages import Control
-from streaming.sources.placeholder import INLINE, doubt, narrow, octets
-from streaming.sources.records import BadRecord, fault
-from streaming.sources.schema import CapturedRelation
-from streaming.sources.unread import REPLACED, taints
+from streaming.scalars import written
+from streaming.scalars.expression import MULTIPLICITY, NUMBER, column_name
+from streaming.scalars.types import delta_schema
 
 Query = Callable[[str, pa.Table], pa.Table]
 

@@ -19,11 +19,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.sources.attempts import initial, lacking, positions_of
-from streaming.sources.held import Held, HeldFiles
-from streaming.sources.records import BadRecord, Decoded
-from streaming.sources.rowquery import PASSING, READ, row_schema
-from streaming.sources.schema import CapturedRelation, CapturedSource
+from streaming.captured.captured_schema import CapturedRelation, CapturedSource
+from streaming.cdc.held_rows import Held, HeldFiles
+from streaming.cdc.records import BadRecord, Decoded
+from streaming.cdc.row_query import PASSING, READ, row_schema
+from streaming.cdc.snapshot_attempts import initial, lacking, positions_of
 
 
 @dataclass(frozen=True)

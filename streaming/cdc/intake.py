@@ -16,8 +16,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.integrator.knots import Touched
-from streaming.integrator.machine import (
+from streaming.captured.captured_schema import GLOBAL_TABLE, CapturedRelation, CapturedSource
+from streaming.cdc.apart import Apart
+from streaming.cdc.assembler import TRANSACTIONS, Assembler
+from streaming.cdc.completeness import Work
+from streaming.cdc.debezium import Decoder
+from streaming.cdc.deltas import Batch, numbered_changes
+from streaming.cdc.held_rows import HeldFiles
+from streaming.cdc.initial_snapshots import Snapshots, SnapshotWork
+from streaming.cdc.intake_result import Clock, IntakeResult
+from streaming.cdc.later_snapshots import Retaken
+from streaming.cdc.records import Decoded
+from streaming.cdc.rel_of_step import related
+from streaming.cdc.replacement import Contents, Replaced, cannot_tell
+from streaming.cdc.reshaped_rows import columns_of, refitted
+from streaming.cdc.tags import closed_snapshots, touched_keys, transaction_parts
+from streaming.cdc.unread_columns import Told
+from streaming.integrator.integrator_machine import (
     MAX_UNIT,
     TIMEOUT_MS,
     Completed,
@@ -25,25 +40,10 @@ from streaming.integrator.machine import (
     Numbered,
     numbers_of,
 )
+from streaming.integrator.knots import Touched
 from streaming.integrator.relevance import View, view_needs
-from streaming.integrator.waiting import Closed, Part
+from streaming.integrator.window import Closed, Part
 from streaming.messages import GlobalPart, RelRun
-from streaming.sources.apart import Apart
-from streaming.sources.completeness import Work
-from streaming.sources.debezium import Decoder
-from streaming.sources.deltas import Batch, numbered_changes
-from streaming.sources.held import HeldFiles
-from streaming.sources.records import Decoded
-from streaming.sources.regrown import columns_of, refitted
-from streaming.sources.relating import related
-from streaming.sources.replacing import Contents, Replaced, cannot_tell
-from streaming.sources.result import Clock, IntakeResult
-from streaming.sources.retaken import Retaken
-from streaming.sources.schema import GLOBAL_TABLE, CapturedRelation, CapturedSource
-from streaming.sources.snapshots import Snapshots, SnapshotWork
-from streaming.sources.tags import closed_snapshots, touched_keys, transaction_parts
-from streaming.sources.transactions import TRANSACTIONS, Assembler
-from streaming.sources.unread import Told
 
 
 class Intake:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from streaming.cdc.records import BadRecord
 from streaming.messages import Control, GlobalPart, RelRun
-from streaming.sources.records import BadRecord
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class IntakeResult:
     Attributes:
         first, last: the numbers given, all of first..last; `first` > `last` when none was, and `last` is
             then the last one ever given, -1 before the first.
-        updates: relation -> delta (`algebra.types.delta_schema`: number, multiplicity, c0..), sorted by
+        updates: relation -> delta (`scalars.types.delta_schema`: number, multiplicity, c0..), sorted by
             number; only relations that have rows.
         controls: truncates, and taints of single columns, under their numbers; by (number, relation).
         runs: merge group -> REL entries covering first..last in order, without gaps.

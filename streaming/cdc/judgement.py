@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.sources.placeholder import doubt
-from streaming.sources.rowquery import PASSING, READ
-from streaming.sources.schema import GLOBAL_TABLE, CapturedRelation
+from streaming.captured.captured_schema import GLOBAL_TABLE, CapturedRelation
+from streaming.cdc.placeholder import doubt
+from streaming.cdc.row_query import PASSING, READ
 
 Rule = tuple[pa.Array, str]
 """Where it is broken, and "code\\nwhat\\ntodo"."""

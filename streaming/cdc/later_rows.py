@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.sources.held import Held, HeldFiles
-from streaming.sources.replacing import touched, touched_schema
-from streaming.sources.rowquery import row_schema
-from streaming.sources.schema import CapturedRelation
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.cdc.held_rows import Held, HeldFiles
+from streaming.cdc.replacement import touched, touched_schema
+from streaming.cdc.row_query import row_schema
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.errors import FrescoError
-from streaming.sources.held import HeldFiles
-from streaming.sources.replacing import (
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.cdc.assembler import Assembler, Taken
+from streaming.cdc.held_rows import HeldFiles
+from streaming.cdc.initial_snapshots import SnapshotWork
+from streaming.cdc.later_rows import Taking
+from streaming.cdc.replacement import (
     REPEATED,
     Contents,
     Replaced,
@@ -42,12 +45,9 @@ from streaming.sources.replacing import (
     replacement,
     unfinished,
 )
-from streaming.sources.rowquery import PASSING
-from streaming.sources.schema import CapturedRelation
-from streaming.sources.snapshotnotes import Told, heard
-from streaming.sources.snapshots import SnapshotWork
-from streaming.sources.taking import Taking
-from streaming.sources.transactions import Assembler, Taken
+from streaming.cdc.row_query import PASSING
+from streaming.cdc.snapshot_notes import Told, heard
+from streaming.errors import FrescoError
 
 CLOCKS_MS = 5_000
 """How far a database's clock and its connector's may be apart."""

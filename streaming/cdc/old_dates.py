@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 
 from psycopg import sql
 
+from streaming.ask.postgres.pg_catalog import connected, split_name
+from streaming.captured.checked import Checked, Rule
 from streaming.errors import FrescoError
-from streaming.sources.checked import Checked, Rule
-from streaming.sources.postgres import connected, split_name
 
 _OLD = "({0} < '0001-01-01' AND {0} > '-infinity' OR {0} BETWEEN '1582-10-05' AND '1582-10-14') IS TRUE"
 

@@ -13,7 +13,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streaming.sources.schema import CapturedRelation
+from streaming.captured.captured_schema import CapturedRelation
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """Debezium's placeholder, as it is unless `unavailable.value.placeholder` says another."""

@@ -20,9 +20,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.sources.checked import Checked, Rule
-from streaming.sources.schema import CapturedRelation, CapturedSource, source_type
-from streaming.sources.values import INFINITE_DAYS, INFINITE_MICROS
+from streaming.captured.captured_schema import CapturedRelation, CapturedSource, source_type
+from streaming.captured.checked import Checked, Rule
+from streaming.captured.json_values import INFINITE_DAYS, INFINITE_MICROS
 
 BETRAYED = Rule(
     "SOURCE_RECORD_SHAPE",

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from streaming.captured.captured_schema import CapturedRelation
 from streaming.errors import FrescoError
-from streaming.sources.schema import CapturedRelation
 
 APART = 20
 """Records of a step and partition that are kept and told one by one."""

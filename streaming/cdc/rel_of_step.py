@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from streaming.integrator.machine import Numbered
+from streaming.captured.captured_schema import GLOBAL_TABLE
+from streaming.cdc.deltas import Batch, Query
+from streaming.integrator.integrator_machine import Numbered
 from streaming.integrator.relevance import Changes, ViewNeed, runs, work_of
 from streaming.messages import GlobalPart, RelRun
-from streaming.sources.deltas import Batch, Query
-from streaming.sources.schema import GLOBAL_TABLE
 
 
 def related(

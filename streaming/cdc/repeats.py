@@ -13,8 +13,8 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from streaming.duckengine import duck_engine
-from streaming.sources.held import Held
+from streaming.cdc.held_rows import Held
+from streaming.engines.duck_engine import duck_engine
 
 
 def is_older(version: str, than: str) -> bool:

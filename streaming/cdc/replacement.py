@@ -22,12 +22,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.algebra.tree import MULTIPLICITY, column_name
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.cdc.held_rows import Held
+from streaming.cdc.records import BadRecord
+from streaming.cdc.row_query import row_schema
 from streaming.errors import FrescoError
-from streaming.sources.held import Held
-from streaming.sources.records import BadRecord
-from streaming.sources.rowquery import row_schema
-from streaming.sources.schema import CapturedRelation
+from streaming.scalars.expression import MULTIPLICITY, column_name
 
 REPEATED = "SOURCE_SNAPSHOT_REPEATED"
 Contents = Callable[[CapturedRelation, int], pa.Table]

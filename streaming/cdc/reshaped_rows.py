@@ -13,10 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.algebra.tree import Column, Relation
-from streaming.sources.held import Held, HeldFiles
-from streaming.sources.rowquery import row_schema
-from streaming.sources.schema import CapturedRelation
+from streaming.algebra.tree import Relation
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.cdc.held_rows import Held, HeldFiles
+from streaming.cdc.row_query import row_schema
+from streaming.scalars.expression import Column
 
 Columns = Mapping[str, Sequence[Sequence[str]]]
 """Relation -> (name, Spark type) of its columns, for JSON."""

@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.algebra.types import arrow_type
-from streaming.sources import placeholder
-from streaming.sources.schema import CapturedRelation
-from streaming.sources.values import casts
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.captured.json_values import casts
+from streaming.cdc import placeholder
+from streaming.scalars.types import arrow_type
 
 KEYS = ("kb", "ka")
 """The names of the fields in an image of a row that has a NULL: before and after."""

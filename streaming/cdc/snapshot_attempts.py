@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from streaming.sources.held import Held
-from streaming.sources.schema import CapturedRelation
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.cdc.held_rows import Held
 
 Masks = dict[str, np.ndarray]
 """Relation -> which of the rows that wait."""

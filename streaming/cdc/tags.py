@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.captured.captured_schema import GLOBAL_TABLE, CapturedRelation
+from streaming.cdc.completeness import Work
+from streaming.cdc.initial_snapshots import SnapshotWork
 from streaming.integrator.knots import Touched
-from streaming.integrator.waiting import Part
-from streaming.sources.completeness import Work
-from streaming.sources.schema import GLOBAL_TABLE, CapturedRelation
-from streaming.sources.snapshots import SnapshotWork
+from streaming.integrator.window import Part
 
 
 def _columns(tags: CapturedRelation) -> tuple[int, int]:

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.sources.held import Held
-from streaming.sources.schema import CapturedRelation
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.cdc.held_rows import Held
 
 DEAD = 10_000
 """Keys of repeated transactions that are remembered, so that their rows are dropped when they come."""

@@ -16,14 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.messages import Control
-from streaming.sources.records import BadRecord, Decoded, bad_record
-from streaming.sources.schema import CapturedRelation
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.cdc.records import BadRecord, Decoded, bad_record
+from streaming.messages import PRINTS, Control
 
 REPLACED = "a snapshot's rows take their place"
 """What a truncate says that is none of the source's."""
-PRINTS = 1 << 62
-"""Prints are added up modulo this."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from streaming.capture.status import Status
+    from streaming.capture.capture_status import Status
 
 
 @contextmanager

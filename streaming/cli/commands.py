@@ -11,10 +11,20 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
-from streaming import isolatedcommands, sourcecommands, topiccommands, viewcommands
-from streaming.algebra.written import in_json
 from streaming.app import serve
-from streaming.console.reporting import (
+from streaming.cli import (
+    isolated_commands as isolatedcommands,
+)
+from streaming.cli import (
+    source_commands as sourcecommands,
+)
+from streaming.cli import (
+    topic_commands as topiccommands,
+)
+from streaming.cli import (
+    view_commands as viewcommands,
+)
+from streaming.cli.reporting import (
     ConfigOption,
     JsonOption,
     OptionalConfig,
@@ -28,6 +38,7 @@ from streaming.console.reporting import (
     warehouse_of,
 )
 from streaming.errors import FrescoError
+from streaming.scalars.written import in_json
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -86,7 +97,7 @@ class Scenario(StrEnum):
 
 def _anomalies(folder: Path | None, seed: int, as_json: bool) -> None:
     """Every anomaly, the naive manager's state beside the right one's; exits 0 when all hold."""
-    from streaming.anomalies.run import run_anomalies, verdict
+    from streaming.demo.anomalies.all_anomalies import run_anomalies, verdict
 
     with reported(as_json):
         found = run_anomalies(out if not as_json else err, folder, seed)
@@ -111,11 +122,17 @@ def demo(
     """The main job on an embedded stack: two databases, five views, one state."""
     if scenario is Scenario.anomalies:
         _anomalies(folder, seed, as_json)
-    from streaming.demo import run_demo
+    from streaming.cli.tables import verdict_table
+    from streaming.demo.demonstration import run_demo
 
     with reported(as_json):
         verdict = run_demo(
-            out if not as_json else err, folder, seconds=seconds, rate=rate, seed=seed
+            out if not as_json else err,
+            folder,
+            verdict_table,
+            seconds=seconds,
+            rate=rate,
+            seed=seed,
         )
     if as_json:
         print(json.dumps(verdict.as_dict()))
@@ -128,11 +145,11 @@ def plan(config: ConfigOption, as_json: JsonOption = False) -> None:
 
     Where views cannot be maintained as their files ask: each with the reason and the modes that can.
     """
-    from streaming.config import load_config
-    from streaming.console.show import costs_table, left_out_table, plan_table, refusals_table
-    from streaming.runtime.costing import plan_costs
-    from streaming.runtime.plan import plan_pipeline
-    from streaming.runtime.refusals import Refused
+    from streaming.cli.tables import costs_table, left_out_table, plan_table, refusals_table
+    from streaming.configuration.pipeline_config import load_config
+    from streaming.pipeline.costing import plan_costs
+    from streaming.pipeline.plan import plan_pipeline
+    from streaming.pipeline.refusals import Refused
 
     with reported(as_json):
         settings = load_config(config)
@@ -159,8 +176,8 @@ def status(
     config: OptionalConfig = None, warehouse: WarehouseOption = None, as_json: JsonOption = False
 ) -> None:
     """Where a pipeline stands: frontiers, freshness, suspended views, stages."""
-    from streaming.console.show import status_table
-    from streaming.runtime.status import pipeline_status
+    from streaming.cli.tables import status_table
+    from streaming.service.status import pipeline_status
 
     with reported(as_json):
         found = pipeline_status(warehouse_of(config, warehouse))
@@ -192,7 +209,7 @@ def sql(
     --suspended-as-of asks for it: then standard error says so, and each row of --json in
     "_suspended_as_of".
     """
-    from streaming.console.show import rows_table
+    from streaming.cli.tables import rows_table
     from streaming.readers import STANDING_STILL, Warehouse
 
     with reported(as_json):
@@ -223,10 +240,10 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Recompute the views from the recorded updates and say which level they really have."""
-    from streaming.config import load_config
-    from streaming.console.show import verdict_table
-    from streaming.runtime.plan import databases
-    from streaming.verify import verify_pipeline, verify_sources
+    from streaming.cli.tables import verdict_table
+    from streaming.configuration.pipeline_config import load_config
+    from streaming.proof.databases import databases
+    from streaming.proof.verdicts import verify_pipeline, verify_sources
 
     with reported(as_json):
         folder = warehouse_of(config, warehouse)
@@ -270,7 +287,7 @@ def ddl(
     warehouse: WarehouseOption = None,
 ) -> None:
     """SQL that gives each view its own name and plain columns in another engine."""
-    from streaming.ddl import ddl as statements
+    from streaming.cli.ddl import ddl as statements
 
     with reported():
         for statement in statements(str(warehouse_of(config, warehouse)), engine):
@@ -280,8 +297,8 @@ def ddl(
 @app.command()
 def doctor(config: ConfigOption, as_json: JsonOption = False) -> None:
     """Check everything a pipeline needs, and say what to do about what is wrong."""
-    from streaming.console.show import findings_table
-    from streaming.runtime.doctor import examine
+    from streaming.cli.tables import findings_table
+    from streaming.service.doctor import examine
 
     with reported(as_json):
         findings = examine(config)

@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 
 from streaming.errors import FrescoError
 from streaming.plain import controls, plain
+from streaming.warehouse.data_files import Place
+from streaming.warehouse.delta_table import Table, ViewTable
 from streaming.warehouse.described import Described, read_catalog
-from streaming.warehouse.files import Place
 from streaming.warehouse.names import distinct_names, physical_names
 from streaming.warehouse.standing import STANDING
-from streaming.warehouse.table import Table, ViewTable
 
 
 def ddl(warehouse: str, engine: str) -> list[str]:

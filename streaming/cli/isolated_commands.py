@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from streaming.console.reporting import ConfigOption, JsonOption, out, reported
+from streaming.cli.reporting import ConfigOption, JsonOption, out, reported
 from streaming.errors import FrescoError
 
 if TYPE_CHECKING:
-    from streaming.sources.deltainstall import Done
-    from streaming.sources.deltatables import DeltaTable
+    from streaming.isolated.delta_install import Done
+    from streaming.isolated.delta_tables import DeltaTable
 
 app = typer.Typer(no_args_is_help=True, help="Delta tables for views USING isolated.")
 SourceOption = Annotated[
@@ -44,18 +44,18 @@ def install(
     as_json: JsonOption = False,
 ) -> None:
     """Make the delta tables and triggers that isolated views need, or mend them."""
-    from streaming.sources import deltainstall
+    from streaming.isolated import delta_install
 
     with reported(as_json):
         done: list[Done] = []
         for name, reader, owner, tables in _wanted(config, source, owner_file):
-            role = deltainstall.role_of(reader, name)
+            role = delta_install.role_of(reader, name)
             if sql:
                 for one in tables:
-                    for statement in deltainstall.statements(one, role, notify):
+                    for statement in delta_install.statements(one, role, notify):
                         print(f"{statement.strip()};")
                 continue
-            done += deltainstall.install(owner, name, tables, role, notify=notify)
+            done += delta_install.install(owner, name, tables, role, notify=notify)
         if not sql:
             _show(done, as_json)
 
@@ -68,11 +68,11 @@ def remove(
     as_json: JsonOption = False,
 ) -> None:
     """Take the delta tables and triggers away; the views stay as they are until they are back."""
-    from streaming.sources import deltainstall
+    from streaming.isolated import delta_install
 
     with reported(as_json):
         wanted = _wanted(config, source, owner_file)
-        removed: Callable[..., list[Done]] = deltainstall.remove
+        removed: Callable[..., list[Done]] = delta_install.remove
         _show([one for name, _, owner, ts in wanted for one in removed(owner, name, ts)], as_json)
 
 
@@ -80,9 +80,9 @@ def _wanted(
     config: Path, source: str | None, owner_file: Path | None
 ) -> list[tuple[str, str, str, list[DeltaTable]]]:
     """By source: its name, the service's connection, the owner's, and the delta tables."""
-    from streaming.config import load_config
-    from streaming.runtime.plan import plan_pipeline
-    from streaming.sources.deltatables import delta_table_of
+    from streaming.configuration.pipeline_config import load_config
+    from streaming.isolated.delta_tables import delta_table_of
+    from streaming.pipeline.plan import plan_pipeline
 
     loaded = load_config(config)
     relations = plan_pipeline(loaded).sessions.relations

@@ -15,10 +15,10 @@ import pyarrow as pa
 import typer
 from rich.text import Text
 
-from streaming.algebra import written
-from streaming.console.screen import Screen
 from streaming.errors import FrescoError
 from streaming.plain import PlainFormatter, plain
+from streaming.scalars import written
+from streaming.service.screen import Screen
 
 LEAVE_SECONDS = 5.0
 """For threads of libraries, once all has been stopped."""
@@ -95,7 +95,7 @@ def warehouse_of(config: Path | None, warehouse: Path | None) -> Path:
     Raises:
         FrescoError: CLI_OPTION, neither does.
     """
-    from streaming.config import load_config
+    from streaming.configuration.pipeline_config import load_config
 
     if warehouse is not None:
         return warehouse

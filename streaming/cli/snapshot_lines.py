@@ -11,11 +11,11 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 from rich.text import Text
 
-from streaming.console.reporting import err, out
+from streaming.cli.reporting import err, out
 from streaming.plain import plain
 
 if TYPE_CHECKING:
-    from streaming.capture.differing import Published
+    from streaming.capture.monitor import Published
 
 Telling = tuple["Callable[[Published], None]", Callable[[str, int, int], None]]
 

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from streaming.app import stop_on_signals
-from streaming.console.reporting import ConfigOption, JsonOption, err, reported
-from streaming.console.terminal import log_libraries
+from streaming.cli.reporting import ConfigOption, JsonOption, err, reported
+from streaming.service.terminal import log_libraries
 
 
 def capture(
@@ -17,9 +17,9 @@ def capture(
     as_json: JsonOption = False,
 ) -> None:
     """Publish a MariaDB's or MySQL's snapshot and log to Kafka, as Debezium does, until SIGTERM."""
-    from streaming.capture.service import Capture
-    from streaming.config import load_config, mask_files
-    from streaming.console.capturing import capture_status
+    from streaming.capture.capturing import Capture
+    from streaming.cli.capture_lines import capture_status
+    from streaming.configuration.pipeline_config import load_config, mask_files
 
     with reported(as_json), capture_status(err, as_json) as tell:
         settings = mask_files(load_config(config))
@@ -36,9 +36,9 @@ def snapshots(
     as_json: JsonOption = False,
 ) -> None:
     """Publish the differences of a source's successive snapshots, for a database without a log."""
-    from streaming.capture.differing import Monitor
-    from streaming.config import load_config, mask_files
-    from streaming.console.differing import published
+    from streaming.capture.monitor import Monitor
+    from streaming.cli.snapshot_lines import published
+    from streaming.configuration.pipeline_config import load_config, mask_files
 
     with reported(as_json), published(as_json) as (tell, progress):
         settings = mask_files(load_config(config))

@@ -10,16 +10,16 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from streaming.algebra import written
 from streaming.plain import plain
+from streaming.scalars import written
 
 if TYPE_CHECKING:
-    from streaming.runtime.costing import PlanCosts
-    from streaming.runtime.plan import Pipeline
-    from streaming.runtime.refusals import Refused
-    from streaming.runtime.status import PipelineStatus
-    from streaming.sources.checked import Checked
-    from streaming.verify import Verdict
+    from streaming.captured.checked import Checked
+    from streaming.pipeline.costing import PlanCosts
+    from streaming.pipeline.plan import Pipeline
+    from streaming.pipeline.refusals import Refused
+    from streaming.proof.verdicts import Verdict
+    from streaming.service.status import PipelineStatus
 
 _SHOWN_RECORDS = 20
 """Bad records that `status` lists at most."""

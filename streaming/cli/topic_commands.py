@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from streaming.console.reporting import ConfigOption, JsonOption, out, reported
+from streaming.cli.reporting import ConfigOption, JsonOption, out, reported
 from streaming.plain import plain
 
 app = typer.Typer(no_args_is_help=True, help="The topics between the stages.")
@@ -35,10 +35,10 @@ def tail(
     as_json: JsonOption = False,
 ) -> None:
     """The newest messages of the pipeline's topics, each in words."""
-    from streaming.config import load_config
+    from streaming.cli.topic_lines import tail as read
+    from streaming.configuration.pipeline_config import load_config
     from streaming.readers import Warehouse
     from streaming.runtime.kafka import Topics
-    from streaming.runtime.tailing import tail as read
 
     with reported(as_json):
         settings = load_config(config)

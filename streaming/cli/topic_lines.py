@@ -15,9 +15,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 from pydantic import ValidationError
 
-from streaming.algebra import written
-from streaming.algebra.tree import MULTIPLICITY, NUMBER
-from streaming.config import Config
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
 from streaming.messages import (
     ActionList,
@@ -30,8 +28,10 @@ from streaming.messages import (
     ViewChange,
     decode,
 )
-from streaming.rows import unpack
-from streaming.runtime.kafkaclients import client_options, unreachable
+from streaming.packed_rows import unpack
+from streaming.runtime.kafka_clients import client_options, unreachable
+from streaming.scalars import written
+from streaming.scalars.expression import MULTIPLICITY, NUMBER
 
 SHOWN_RUNS = 6
 """REL runs told of one message."""

@@ -1,6 +1,6 @@
 """`fresco view add | drop | list | resume`: views that come and go while a pipeline runs.
 
-A command checks the change, writes it down (`runtime.requests`) and waits for the running service to
+A command checks the change, writes it down (`viewchanges.requests`) and waits for the running service to
 make it. Where none runs, the request stays, and the next start makes it.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from streaming.console.reporting import (
+from streaming.cli.reporting import (
     ConfigOption,
     JsonOption,
     OptionalConfig,
@@ -30,7 +30,7 @@ from streaming.console.reporting import (
 from streaming.errors import FrescoError
 
 if TYPE_CHECKING:
-    from streaming.runtime.requests import Request
+    from streaming.viewchanges.requests import Request
 
 app = typer.Typer(no_args_is_help=True, help="Views that join a running pipeline and leave it.")
 WaitOption = Annotated[
@@ -47,8 +47,8 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Let a view join, with the rows it would have had."""
-    from streaming.config import load_config
-    from streaming.runtime.viewrequests import ask_to_add, take_back
+    from streaming.configuration.pipeline_config import load_config
+    from streaming.viewchanges.asked_changes import ask_to_add, take_back
 
     with reported(as_json):
         loaded = load_config(config)
@@ -66,8 +66,8 @@ def drop(
     as_json: JsonOption = False,
 ) -> None:
     """Let a view leave; with --config its file is set aside."""
-    from streaming.config import load_config
-    from streaming.runtime.viewrequests import ask_to_drop
+    from streaming.configuration.pipeline_config import load_config
+    from streaming.viewchanges.asked_changes import ask_to_drop
 
     with reported(as_json):
         folder = warehouse_of(config, warehouse)
@@ -84,7 +84,7 @@ def resume(
     as_json: JsonOption = False,
 ) -> None:
     """Let a suspended view join again, now that its cause is gone."""
-    from streaming.runtime.viewrequests import ask_to_resume
+    from streaming.viewchanges.asked_changes import ask_to_resume
 
     with reported(as_json):
         folder = warehouse_of(config, warehouse)
@@ -96,7 +96,7 @@ def list_views(
     config: OptionalConfig = None, warehouse: WarehouseOption = None, as_json: JsonOption = False
 ) -> None:
     """Every view: since when it is there, whether it goes on, what was asked for."""
-    from streaming.runtime.viewstates import view_states
+    from streaming.service.view_states import view_states
 
     with reported(as_json):
         found = view_states(warehouse_of(config, warehouse))
@@ -124,7 +124,7 @@ def skip(
     as_json: JsonOption = False,
 ) -> None:
     """Decide that the pipeline goes on without a record that cannot be read."""
-    from streaming.runtime.skipping import skip as decide
+    from streaming.viewchanges.skip import skip as decide
 
     with reported(as_json):
         decision = decide(warehouse_of(config, warehouse), topic, partition, offset, reason)
@@ -146,7 +146,7 @@ def _wait(
     refused: Callable[[], object] = lambda: None,
 ) -> None:
     """Wait for a request's end and tell what came of it; one that was refused ends the command."""
-    from streaming.runtime.requests import Requests, phase
+    from streaming.viewchanges.requests import Requests, phase
 
     requests, number = Requests(warehouse), request.number
     deadline = time.monotonic() + seconds

@@ -24,9 +24,9 @@ from pydantic import (
     model_validator,
 )
 
+from streaming.configuration.source_config import Section, Snapshots, Source
+from streaming.configuration.yaml_file import read_yaml, substitute
 from streaming.errors import FrescoError
-from streaming.sourceconfig import Section, Snapshots, Source
-from streaming.yamlfile import read_yaml, substitute
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 

@@ -20,8 +20,8 @@ from decimal import Decimal
 
 import psycopg
 
-from streaming.embedded.bank import BANK_ACCOUNT, BRANCHES, BULK_FIRST_ID, OPENING_DEPOSIT
-from streaming.embedded.pace import Pace
+from streaming.demo.bank import BANK_ACCOUNT, BRANCHES, BULK_FIRST_ID, OPENING_DEPOSIT
+from streaming.demo.pace import Pace
 from streaming.errors import FrescoError
 
 Connection = psycopg.Connection[tuple[object, ...]]

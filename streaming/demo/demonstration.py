@@ -18,25 +18,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from streaming.config import load_config
-from streaming.console.live import LiveBoard
-from streaming.embedded.bank import create_bank
-from streaming.embedded.description import DATABASES
-from streaming.embedded.java import SHORT_LIVED
-from streaming.embedded.marker import Marker
-from streaming.embedded.naive import NaiveSum
-from streaming.embedded.pace import Pace
-from streaming.embedded.process import Command, ManagedProcess
-from streaming.embedded.stack import Stack
-from streaming.embedded.workload import Workload
+from streaming.configuration.pipeline_config import load_config
+from streaming.demo.bank import create_bank
+from streaming.demo.bank_workload import Workload
+from streaming.demo.embedded.parts import DATABASES
+from streaming.demo.embedded.server_process import Command, ManagedProcess
+from streaming.demo.embedded.stack import Stack
+from streaming.demo.live_board import LiveBoard
+from streaming.demo.marker import Marker
+from streaming.demo.naive_sum import NaiveSum
+from streaming.demo.pace import Pace
 from streaming.errors import FrescoError
-from streaming.runtime.plan import databases
-from streaming.runtime.session import STACK
-from streaming.verify import Verdict, verify_pipeline, verify_sources
+from streaming.proof.databases import databases
+from streaming.proof.verdicts import Verdict, verify_pipeline, verify_sources
+from streaming.spark.java import SHORT_LIVED
+from streaming.spark.spark_session import STACK
 
 BANK = Path(__file__).resolve().parent.parent / "conf" / "bank.yaml"
 FIRST_EPOCH_SECONDS = 180.0
@@ -126,12 +126,19 @@ class BankStack:
 
 
 def run_demo(
-    console: Console, folder: Path | None, *, seconds: int, rate: float, seed: int
+    console: Console,
+    folder: Path | None,
+    show: Callable[[Verdict], RenderableType],
+    *,
+    seconds: int,
+    rate: float,
+    seed: int,
 ) -> DemoVerdict:
     """Run the whole demo; ends after `seconds`, or at Ctrl-C with the same proofs.
 
     Args:
         folder: of the stack and the tables; a new one below ./demo when None.
+        show: makes of a verdict what is printed.
         rate: transfers a second.
 
     Raises:
@@ -171,7 +178,7 @@ def run_demo(
         with console.status("verify --source: asking the databases"):
             source = verify_sources(bank.warehouse, databases(load_config(BANK)))
         verdict = DemoVerdict(recorded, source, board.states, board.moved, folder)
-    _report(console, verdict, board)
+    _report(console, verdict, board, show)
     return verdict
 
 
@@ -263,12 +270,15 @@ def _interruptible() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def _report(console: Console, verdict: DemoVerdict, board: LiveBoard) -> None:
-    from streaming.console.show import verdict_table
-
+def _report(
+    console: Console,
+    verdict: DemoVerdict,
+    board: LiveBoard,
+    show: Callable[[Verdict], RenderableType],
+) -> None:
     console.print(board.render(0, None))
-    console.print(verdict_table(verdict.recorded))
-    console.print(verdict_table(verdict.source))
+    console.print(show(verdict.recorded))
+    console.print(show(verdict.source))
     warehouse = verdict.folder / "warehouse"
     console.print(f"the tables are in {warehouse}")
     console.print(f'ask them: fresco sql "SELECT * FROM total" --warehouse {warehouse}')

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from rich.console import Group
 from rich.table import Table
 
-from streaming.embedded.naive import NaiveSum
+from streaming.demo.naive_sum import NaiveSum
 from streaming.errors import FrescoError
 from streaming.readers import Snapshot, Warehouse
 from streaming.warehouse.epoch import Epoch

@@ -13,7 +13,7 @@ from decimal import Decimal
 
 from kafka import KafkaConsumer, TopicPartition
 
-from streaming.embedded.description import DATABASES
+from streaming.demo.embedded.parts import DATABASES
 
 _POLL_MS = 100
 

@@ -25,10 +25,10 @@ from streaming.algebra.delta import (
     Sum,
     before,
 )
-from streaming.algebra.meanings import evaluate as value_of
-from streaming.algebra.meanings import passing
 from streaming.algebra.numbered import Numbered, flat, numbered
 from streaming.algebra.tree import Distinct, Join, Monus, Scan, Tree
+from streaming.scalars.meanings import evaluate as value_of
+from streaming.scalars.meanings import passing
 
 SOME = Scan("", ())
 """Stands for the sides of a join whose rows are at hand."""

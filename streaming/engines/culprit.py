@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from streaming.algebra import written
-from streaming.algebra.evaluator import Batch, Rows
 from streaming.algebra.scans import columns_read
-from streaming.algebra.tree import MULTIPLICITY, NUMBER, Scan, Schema, Tree, children, column_name
+from streaming.algebra.tree import Scan, Tree, children
+from streaming.engines.evaluator import Batch, Rows
+from streaming.scalars import written
+from streaming.scalars.expression import MULTIPLICITY, NUMBER, Schema, column_name
 
 _LONGEST = 200
 

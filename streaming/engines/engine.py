@@ -11,13 +11,13 @@ from abc import ABC, abstractmethod
 
 import pyarrow as pa
 
-from streaming.algebra.culprit import failing_row
-from streaming.algebra.evaluator import Batch, ViewError, arithmetic
-from streaming.algebra.program import Program
-from streaming.algebra.renderings import Dialect
-from streaming.algebra.totals import Step
 from streaming.algebra.tree import Tree
-from streaming.algebra.types import delta_schema
+from streaming.engines.culprit import failing_row
+from streaming.engines.evaluator import Batch, ViewError, arithmetic
+from streaming.engines.program import Program
+from streaming.engines.totals import Step
+from streaming.scalars.renderings import Dialect
+from streaming.scalars.types import delta_schema
 
 
 class Engine(ABC):

@@ -7,21 +7,13 @@ one with its bag before the batch.
 
 from __future__ import annotations
 
-from streaming.algebra.failure import fails
-from streaming.algebra.renderings import Dialect
 from streaming.algebra.scans import scan_needs
-from streaming.algebra.sql import cast_sql, condition_sql, scalar_sql
-from streaming.algebra.totals import SAME
-from streaming.algebra.tree import (
-    MULTIPLICITY,
-    NUMBER,
-    Project,
-    Scan,
-    Select,
-    Tree,
-    column_name,
-    walk,
-)
+from streaming.algebra.tree import Project, Scan, Select, Tree, walk
+from streaming.engines.sql_text import cast_sql, condition_sql, scalar_sql
+from streaming.engines.totals import SAME
+from streaming.scalars.expression import MULTIPLICITY, NUMBER, column_name
+from streaming.scalars.failure import fails
+from streaming.scalars.renderings import Dialect
 
 
 def names(leaf: Tree) -> list[str]:

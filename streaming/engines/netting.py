@@ -7,7 +7,8 @@ it, nor does a union of such changes that some constant column tells apart (one 
 from __future__ import annotations
 
 from streaming.algebra.delta import Changes, Filter, Map, Plan, Recount, Sum
-from streaming.algebra.tree import Col, Lit, Project, Scalar, Select, Tree
+from streaming.algebra.tree import Project, Select, Tree
+from streaming.scalars.expression import Col, Lit, Scalar
 
 
 def is_net(plan: Plan) -> bool:

@@ -34,20 +34,19 @@ from streaming.algebra.delta import (
     leaves,
     sums_round,
 )
-from streaming.algebra.failure import computes, fails
-from streaming.algebra.limit import Limit
-from streaming.algebra.net import is_net
-from streaming.algebra.recompute import recomputed, recomputed_groups
-from streaming.algebra.recount import affected_sql, counts_sql, recount_sql
-from streaming.algebra.renderings import Dialect
-from streaming.algebra.sql import (
+from streaming.algebra.tree import Aggregate, Join, Tree, children, computes
+from streaming.engines.needed_rows import Limit
+from streaming.engines.netting import is_net
+from streaming.engines.recomputed_groups import recomputed, recomputed_groups
+from streaming.engines.recount import affected_sql, counts_sql, recount_sql
+from streaming.engines.sql_text import (
     cast_sql,
     condition_sql,
     scalar_sql,
     total_condition_sql,
     total_sql,
 )
-from streaming.algebra.totals import (
+from streaming.engines.totals import (
     Step,
     additions,
     key_names,
@@ -56,16 +55,9 @@ from streaming.algebra.totals import (
     running,
     total_columns,
 )
-from streaming.algebra.tree import (
-    NUMBER,
-    Aggregate,
-    Col,
-    Join,
-    Tree,
-    children,
-    column_name,
-    columns_used,
-)
+from streaming.scalars.expression import NUMBER, Col, column_name, columns_used
+from streaming.scalars.failure import fails
+from streaming.scalars.renderings import Dialect
 
 
 class Program:

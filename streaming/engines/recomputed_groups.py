@@ -13,8 +13,8 @@ multiplicity are added from the smallest to the largest. Cost: (rows of an affec
 
 from __future__ import annotations
 
-from streaming.algebra.renderings import Dialect
-from streaming.algebra.totals import (
+from streaming.algebra.tree import Aggregate
+from streaming.engines.totals import (
     SAME,
     Step,
     additions,
@@ -24,7 +24,7 @@ from streaming.algebra.totals import (
     output,
     total_columns,
 )
-from streaming.algebra.tree import Aggregate
+from streaming.scalars.renderings import Dialect
 
 BEFORE = -1
 """Stands for the number before the batch; every real number is larger."""

@@ -8,8 +8,9 @@ the difference of neighbours is the change.
 
 from __future__ import annotations
 
-from streaming.algebra.recompute import BEFORE
-from streaming.algebra.tree import Distinct, Monus, column_name
+from streaming.algebra.tree import Distinct, Monus
+from streaming.engines.recomputed_groups import BEFORE
+from streaming.scalars.expression import column_name
 
 SIDES = ("l", "r")
 """Names of a row's counts in the left (or only) and the right side."""

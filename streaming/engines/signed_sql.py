@@ -9,20 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from streaming.algebra.sql import condition_sql, scalar_sql, tree_sql
-from streaming.algebra.tree import (
-    MULTIPLICITY,
-    NUMBER,
-    Join,
-    Project,
-    Scan,
-    Select,
-    Tree,
-    Union,
-    column_name,
-    relations,
-    walk,
-)
+from streaming.algebra.tree import Join, Project, Scan, Select, Tree, Union, relations, walk
+from streaming.engines.sql_text import condition_sql, scalar_sql, tree_sql
+from streaming.scalars.expression import MULTIPLICITY, NUMBER, column_name
 
 LINEAR = (Scan, Select, Project, Join, Union)
 

@@ -22,11 +22,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming.algebra.delta import clustering, leaf_relation, sums_round
-from streaming.algebra.duck import VALUE_ERRORS, source_sql
-from streaming.algebra.duckstate import leaf_columns, quoted
-from streaming.algebra.engine import Engine
-from streaming.algebra.evaluator import Batch, Rows, missing
-from streaming.algebra.leafdelta import (
+from streaming.algebra.tree import Tree
+from streaming.engines.duck.duck_evaluator import VALUE_ERRORS, source_sql
+from streaming.engines.duck.duck_state import leaf_columns, quoted
+from streaming.engines.duck_engine import duck_engine
+from streaming.engines.engine import Engine
+from streaming.engines.evaluator import Batch, Rows, missing
+from streaming.engines.leaf_delta import (
     bag_sql,
     lacking_sql,
     names,
@@ -34,8 +36,8 @@ from streaming.algebra.leafdelta import (
     short_sql,
     truncate_sql,
 )
-from streaming.algebra.program import Program
-from streaming.algebra.totals import (
+from streaming.engines.program import Program
+from streaming.engines.totals import (
     SAME,
     Step,
     folded_totals_sql,
@@ -43,8 +45,7 @@ from streaming.algebra.totals import (
     key_types,
     total_columns,
 )
-from streaming.algebra.tree import MULTIPLICITY, NUMBER, Tree
-from streaming.duckengine import duck_engine
+from streaming.scalars.expression import MULTIPLICITY, NUMBER
 
 MOST_PARTS = 32
 """Parts of one table before they are folded."""

@@ -11,27 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from streaming.algebra import exact, renderings
-from streaming.algebra.failure import duck_holds, duck_raising, duck_text, tested
-from streaming.algebra.renderings import Dialect, Rendering
 from streaming.algebra.tree import (
     Aggregate,
     Aggregation,
-    Call,
-    Col,
     Distinct,
     Join,
-    Lit,
     Monus,
     Project,
-    Scalar,
     Scan,
     Select,
     Tree,
     Union,
-    column_name,
 )
-from streaming.algebra.types import FLOATS, INTEGRALS, duck_type, is_decimal, sum_type
+from streaming.scalars import exact, renderings
+from streaming.scalars.expression import Call, Col, Lit, Scalar, column_name
+from streaming.scalars.failure import duck_holds, duck_raising, duck_text, tested
+from streaming.scalars.renderings import Dialect, Rendering
+from streaming.scalars.types import FLOATS, INTEGRALS, duck_type, is_decimal, sum_type
 
 
 def scalar_sql(scalar: Scalar, dialect: Dialect, columns: Sequence[str]) -> str:

@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from streaming.algebra.exact import duck_average, spark_average
-from streaming.algebra.renderings import Dialect
-from streaming.algebra.sql import cast_sql, key_sql
 from streaming.algebra.tree import Aggregate, Aggregation
-from streaming.algebra.types import FLOATS, MAX_PRECISION, decimal, decimal_parts
+from streaming.engines.sql_text import cast_sql, key_sql
+from streaming.scalars.exact import duck_average, spark_average
+from streaming.scalars.renderings import Dialect
+from streaming.scalars.types import FLOATS, MAX_PRECISION, decimal, decimal_parts
 
 SAME = "IS NOT DISTINCT FROM"
 

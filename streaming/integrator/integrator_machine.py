@@ -24,7 +24,7 @@ from streaming.errors import ProtocolError
 from streaming.integrator.knots import Item, Keys, Run, Touched, Unit
 from streaming.integrator.numbering import order
 from streaming.integrator.straddling import merged_into_zero
-from streaming.integrator.waiting import (
+from streaming.integrator.window import (
     Closed,
     Part,
     State,

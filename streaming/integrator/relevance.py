@@ -22,10 +22,11 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from streaming.algebra.failure import duck_text, tested
 from streaming.algebra.scans import ScanNeed, scan_needs
-from streaming.algebra.tree import Scalar, Tree
+from streaming.algebra.tree import Tree
 from streaming.messages import RelRun
+from streaming.scalars.expression import Scalar
+from streaming.scalars.failure import duck_text, tested
 
 IDLE_RUNS = 64
 """Runs up to which `idle` may cut a batch; above, neighbours are merged."""

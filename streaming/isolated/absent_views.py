@@ -13,11 +13,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from streaming.algebra.signed import Signed
+from streaming.engines.duck.signed import Signed
 from streaming.errors import FrescoError, about
-from streaming.sources.deltaquery import Looked
-from streaming.sources.deltawatch import Watched, broken
-from streaming.viewmanagers.isolated import Isolated
+from streaming.isolated.delta_query import Looked
+from streaming.isolated.delta_watch import Watched, broken
+from streaming.isolated.isolated_manager import Isolated
 
 log = logging.getLogger("fresco")
 

@@ -45,8 +45,6 @@ from typing import Literal
 
 from streaming.algebra.tree import (
     Aggregate,
-    Col,
-    Column,
     Distinct,
     Join,
     Monus,
@@ -56,6 +54,7 @@ from streaming.algebra.tree import (
     Tree,
     Union,
 )
+from streaming.scalars.expression import Col, Column
 
 Kind = Literal["inserted", "deleted"]
 State = Literal["past", "old", "kept", "added", "deleted"]

@@ -21,8 +21,9 @@ from typing import Any
 import psycopg
 from psycopg import errors, sql
 
+from streaming.ask.postgres.pg_catalog import connected
 from streaming.errors import FrescoError
-from streaming.sources.deltatables import (
+from streaming.isolated.delta_tables import (
     DeltaTable,
     body,
     creations,
@@ -31,8 +32,7 @@ from streaming.sources.deltatables import (
     trigger_creations,
     trigger_enabling,
 )
-from streaming.sources.deltawatch import Watched, broken, refuse_unfit, watch
-from streaming.sources.postgres import connected
+from streaming.isolated.delta_watch import Watched, broken, refuse_unfit, watch
 
 OLDEST = 130000
 """The first version with 64-bit transaction ids in SQL."""

@@ -24,21 +24,21 @@ from typing import Any
 import psycopg
 from psycopg import errors, sql
 
-from streaming.algebra.adddel import IDS, TID, State
-from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.query import Part
-from streaming.algebra.signed import Signed
-from streaming.algebra.tree import column_name
-from streaming.algebra.types import delta_schema
+from streaming.algebra.source_queries import Part
+from streaming.ask.postgres.pg_reader import Reader
+from streaming.ask.postgres.pg_source import ARRAY_LIMIT, TIMEOUT, PostgresSource
+from streaming.ask.postgres.pg_state import PgState
+from streaming.ask.reduction import Input, Reduction, reduction
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed
 from streaming.errors import FrescoError
-from streaming.sources.deltareader import DeltaReader
-from streaming.sources.deltatables import DeltaTable, delta_table_of
-from streaming.sources.deltawatch import Watched, broken, watch
-from streaming.sources.pgreader import Reader
-from streaming.sources.pgstate import PgState
-from streaming.sources.query import ARRAY_LIMIT, TIMEOUT, PostgresSource
-from streaming.sources.reduction import Input, Reduction, reduction
-from streaming.sources.schema import CapturedRelation
+from streaming.isolated.add_del import IDS, TID, State
+from streaming.isolated.delta_reader import DeltaReader
+from streaming.isolated.delta_tables import DeltaTable, delta_table_of
+from streaming.isolated.delta_watch import Watched, broken, watch
+from streaming.scalars.expression import column_name
+from streaming.scalars.types import delta_schema
 
 CHANGES = ("added", "deleted")
 """States of which only the delta table has rows."""

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
-from streaming.algebra.signed import Signed
-from streaming.algebra.types import arrow_type, delta_schema
-from streaming.sources.deltatables import DeltaTable
-from streaming.sources.pgfilter import weaker
-from streaming.sources.pgreader import Reader
-from streaming.sources.pgvalues import PgColumn, parsed
-from streaming.sources.reduction import Input
+from streaming.ask.postgres.pg_filter import weaker
+from streaming.ask.postgres.pg_reader import Reader
+from streaming.ask.postgres.pg_values import PgColumn, parsed
+from streaming.ask.reduction import Input
+from streaming.engines.duck.signed import Signed
+from streaming.isolated.delta_tables import DeltaTable
+from streaming.scalars.types import arrow_type, delta_schema
 
 _MARKS = (PgColumn("", "_sign", "smallint", "int2"), PgColumn("", "_old", "int", "int4"))
 

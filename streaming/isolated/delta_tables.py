@@ -25,8 +25,8 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
-from streaming.sources.postgres import split_name
-from streaming.sources.schema import CapturedRelation
+from streaming.ask.postgres.pg_catalog import split_name
+from streaming.captured.captured_schema import CapturedRelation
 
 LONGEST = 63
 """Bytes of a name in PostgreSQL; what is longer is cut without a word."""

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 
 from streaming.errors import FrescoError
-from streaming.sources.deltatables import DeltaTable
+from streaming.isolated.delta_tables import DeltaTable
 
 _STATE = """
 SELECT b.oid, b.relkind::text, b.relrowsecurity,

@@ -37,19 +37,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from streaming.algebra.adddel import IDS, ids_read
 from streaming.algebra.psj import LEFT, source_of
-from streaming.algebra.query import Part
-from streaming.messages import ActionList, Rel, RelRun
-from streaming.viewmanagers.propagation import (
-    Walk,
-    advanced,
-    next_places,
-    statement,
-    walks,
-    whole,
-)
-from streaming.viewmanagers.sessions import (
+from streaming.algebra.source_queries import Part
+from streaming.isolated.add_del import IDS, ids_read
+from streaming.isolated.propagation import Walk, advanced, next_places, statement, walks, whole
+from streaming.isolated.session_messages import (
     Answer,
     Deleted,
     DeleteIds,
@@ -60,7 +52,8 @@ from streaming.viewmanagers.sessions import (
     ReadIds,
     StartSession,
 )
-from streaming.viewmanagers.sessionstate import SessionState
+from streaming.isolated.session_state import SessionState
+from streaming.messages import ActionList, Rel, RelRun
 
 V = TypeVar("V")
 Sent = ReadIds[V] | Evaluate[V] | DeleteIds[V] | Rel | ActionList

@@ -29,20 +29,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming import rows as packing
-from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.signed import Signed
+from streaming import packed_rows as packing
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed
 from streaming.errors import FrescoError
-from streaming.messages import ActionList, Rows
-from streaming.metrics import Metrics
-from streaming.runtime.absent import Absent
-from streaming.runtime.progress import staged_paths
-from streaming.runtime.sessiongroup import SessionGroup, ViewFailed, shown_rows
-from streaming.runtime.staging import Staging
-from streaming.runtime.step import Manifest, StepResult
-from streaming.sources.deltaquery import DeltaTableSource, Gap, Looked, PartFailed
-from streaming.viewmanagers.isolated import Isolated
-from streaming.viewmanagers.sessions import (
+from streaming.isolated.absent_views import Absent
+from streaming.isolated.delta_query import DeltaTableSource, Gap, Looked, PartFailed
+from streaming.isolated.isolated_manager import Isolated
+from streaming.isolated.session_group import SessionGroup, ViewFailed, shown_rows
+from streaming.isolated.session_messages import (
     Deleted,
     DeleteIds,
     Evaluate,
@@ -52,10 +47,15 @@ from streaming.viewmanagers.sessions import (
     ReadIds,
     StartSession,
 )
+from streaming.messages import ActionList, Rows
+from streaming.metrics import Metrics
+from streaming.runtime.stage_progress import staged_paths
+from streaming.runtime.staging import Staging
+from streaming.runtime.step import Manifest, StepResult
+from streaming.warehouse.data_files import Place
 from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.files import Place
+from streaming.warehouse.group_writer import GroupWriter, Planned
 from streaming.warehouse.upkeep import Upkeep
-from streaming.warehouse.writer import GroupWriter, Planned
 
 UPKEEP_SECONDS, UPKEEP_EVERY = 0.3, 5.0
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from streaming.algebra.adddel import State, named, replaced, terms
 from streaming.algebra.compensate import next_place
-from streaming.algebra.joingraph import adjacent, join_graph
+from streaming.algebra.join_graph import adjacent, join_graph
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import LEFT, Places, Psj, finished, joined, partial_schema, source_of
 from streaming.algebra.tree import Scan, Tree
+from streaming.isolated.add_del import State, named, replaced, terms
 from streaming.messages import Rows
 
 V = TypeVar("V")

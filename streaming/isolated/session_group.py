@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.signed import Signed
-from streaming.algebra.tree import MULTIPLICITY, Tree
-from streaming.algebra.types import delta_schema
+from streaming.algebra.tree import Tree
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed
 from streaming.errors import FrescoError
-from streaming.sources.schema import CapturedRelation
-from streaming.warehouse.files import Place
+from streaming.scalars.expression import MULTIPLICITY
+from streaming.scalars.types import delta_schema
+from streaming.warehouse.data_files import Place
+from streaming.warehouse.delta_table import ViewTable
 from streaming.warehouse.snapshot import at_latest
-from streaming.warehouse.table import ViewTable
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,14 @@ import psycopg
 from psycopg import sql
 
 from streaming.errors import FrescoError
+from streaming.isolated.isolated_stage import IsolatedStage
 from streaming.metrics import Metrics
-from streaming.runtime.asking import WAITS
-from streaming.runtime.dialogue import is_trouble
-from streaming.runtime.isolating import IsolatedStage
 from streaming.runtime.pulse import NOTHING
 from streaming.runtime.restarts import Restarts
 from streaming.runtime.step import Stepper
-from streaming.runtime.trouble import forget_trouble, tell_trouble
+from streaming.stages.asking_stage import WAITS
+from streaming.stages.dialogue import is_trouble
+from streaming.stages.stage_trouble import forget_trouble, tell_trouble
 
 log = logging.getLogger("fresco")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from streaming.algebra.query import Part
+from streaming.algebra.source_queries import Part
 
 V = TypeVar("V")
 

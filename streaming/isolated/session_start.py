@@ -6,21 +6,21 @@ from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from pathlib import Path
 
-from streaming.config import Config
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
+from streaming.isolated.delta_tables import home_of
+from streaming.isolated.isolated_stage import IsolatedStage
+from streaming.isolated.session_group import SessionGroup
+from streaming.isolated.session_loop import SessionLoop
 from streaming.metrics import Metrics
-from streaming.runtime.isolating import IsolatedStage
-from streaming.runtime.plan import Pipeline
-from streaming.runtime.sessiongroup import SessionGroup
-from streaming.runtime.sessionloop import SessionLoop
-from streaming.runtime.sessionplan import SessionPlan
+from streaming.pipeline.plan import Pipeline
+from streaming.pipeline.session_plan import SessionPlan
 from streaming.runtime.step import Fence, ManifestStore, Outgoing, Stepper
-from streaming.sources.deltatables import home_of
-from streaming.warehouse.options import WriterOptions
-from streaming.warehouse.table import ViewTable
+from streaming.warehouse.delta_table import ViewTable
+from streaming.warehouse.group_writer import GroupWriter
+from streaming.warehouse.table_options import WriterOptions
 from streaming.warehouse.updates import UpdatesWriter
 from streaming.warehouse.upkeep import Upkeep
-from streaming.warehouse.writer import GroupWriter
 
 
 def session_roles(plan: SessionPlan) -> tuple[str, ...]:

@@ -14,9 +14,9 @@ from streaming.algebra.operators import Operators
 from streaming.algebra.psj import Psj, psj_of, source_of
 from streaming.algebra.tree import Scan, Tree, walk
 from streaming.errors import ProtocolError
+from streaming.isolated.propagation import Walk, walk_back, walk_note
+from streaming.isolated.session_messages import Answer, Deleted, Evaluated, Ids, Installed
 from streaming.messages import Rows
-from streaming.viewmanagers.propagation import Walk, walk_back, walk_note
-from streaming.viewmanagers.sessions import Answer, Deleted, Evaluated, Ids, Installed
 
 V = TypeVar("V")
 Step = Literal["idle", "ids", "evaluate", "install", "delete"]

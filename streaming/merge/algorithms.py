@@ -9,7 +9,7 @@
 
 PA takes a complete manager's list [a..b] as one list per number, a complete-N manager's as one for its
 block. A convergent view by itself needs nothing passed: the only column of its row waits for nothing.
-It gets such a group unless told otherwise (`integrator.groups.groups_apart`).
+It gets such a group unless told otherwise (`pipeline.merge_groups.groups_apart`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ from streaming.merge.disciplines import (
     is_initial,
     parted,
 )
-from streaming.merge.rows import (
+from streaming.merge.vut import VUT
+from streaming.merge.vut_rows import (
     GUARD,
     UNPAINTED,
     HeldList,
@@ -30,7 +31,6 @@ from streaming.merge.rows import (
     WarehouseTransaction,
     touched_columns,
 )
-from streaming.merge.vut import VUT
 from streaming.messages import Rows
 
 

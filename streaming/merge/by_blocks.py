@@ -24,7 +24,7 @@ from streaming.merge.blocks import Blocks, Cover, Facts, lacks, rel_of, within, 
 from streaming.merge.disciplines import Discipline
 from streaming.merge.machine import Event, MergeMachine
 from streaming.merge.picture import TableRow, paint_rows
-from streaming.merge.rows import Span, WarehouseTransaction
+from streaming.merge.vut_rows import Span, WarehouseTransaction
 from streaming.messages import ActionList, Rel, Suspend, ViewChange
 
 

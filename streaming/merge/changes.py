@@ -26,7 +26,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from streaming.merge.disciplines import Submitted
-from streaming.merge.rows import GUARD
 from streaming.merge.state import (
     Ahead,
     ColumnState,
@@ -36,6 +35,7 @@ from streaming.merge.state import (
     NamedSpan,
     Ready,
 )
+from streaming.merge.vut_rows import GUARD
 from streaming.messages import ViewChange
 
 T = TypeVar("T")

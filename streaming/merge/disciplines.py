@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 
 from streaming.errors import ProtocolError
 from streaming.merge.covered import Covered
-from streaming.merge.rows import GUARD, WarehouseTransaction, touched_columns
+from streaming.merge.vut_rows import GUARD, WarehouseTransaction, touched_columns
 
 Discipline = Literal["declared", "sequential", "dependent"]
 Ranges = tuple[tuple[int, int], ...]

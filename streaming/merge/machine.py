@@ -41,17 +41,6 @@ from streaming.merge import changes, pa, spa
 from streaming.merge.batching import GREEDY, BatchedTransaction, Batching, Submission
 from streaming.merge.disciplines import Discipline
 from streaming.merge.picture import TableRow, cells_by_colour, paint_rows, read_table
-from streaming.merge.rows import (
-    Block,
-    HeldList,
-    Kind,
-    RelSet,
-    Row,
-    Shape,
-    Span,
-    WarehouseTransaction,
-    in_blocks,
-)
 from streaming.merge.state import (
     FORMAT,
     Ahead,
@@ -67,6 +56,17 @@ from streaming.merge.state import (
     to_json,
 )
 from streaming.merge.vut import VUT
+from streaming.merge.vut_rows import (
+    Block,
+    HeldList,
+    Kind,
+    RelSet,
+    Row,
+    Shape,
+    Span,
+    WarehouseTransaction,
+    in_blocks,
+)
 from streaming.messages import ActionList, Rel, RelRun, Suspend, ViewChange
 
 Event = Rel | ActionList | Suspend | ViewChange

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from streaming.merge.rows import Row, Span, Stuck, WarehouseTransaction
 from streaming.merge.vut import VUT
+from streaming.merge.vut_rows import Row, Span, Stuck, WarehouseTransaction
 
 
 class Found(NamedTuple):

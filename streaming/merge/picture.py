@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from streaming.merge.rows import Span, WarehouseTransaction
 from streaming.merge.vut import VUT
+from streaming.merge.vut_rows import Span, WarehouseTransaction
 
 
 class TableRow(NamedTuple):

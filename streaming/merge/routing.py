@@ -19,7 +19,7 @@ from typing import Any
 from streaming.errors import ProtocolError
 from streaming.merge.by_blocks import BlockMerge
 from streaming.merge.machine import Event, MergeMachine
-from streaming.merge.rows import WarehouseTransaction
+from streaming.merge.vut_rows import WarehouseTransaction
 from streaming.messages import ActionList, Rel, ViewChange, encode
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streaming.merge.rows import Row, Span, WarehouseTransaction
 from streaming.merge.vut import VUT
+from streaming.merge.vut_rows import Row, Span, WarehouseTransaction
 
 
 def process_rows(vut: VUT, rows: Iterable[Row]) -> list[WarehouseTransaction]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from streaming.merge.batching import SubmissionState
 from streaming.merge.covered import OpenRel
 from streaming.merge.disciplines import CommitsState, Discipline, Ranges, Submitted
-from streaming.merge.rows import UNPAINTED, HeldList, Kind
+from streaming.merge.vut_rows import UNPAINTED, HeldList, Kind
 from streaming.messages import ActionList, Rows, Suspend, ViewChange, decode, encode
 
 FORMAT = 2

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from streaming.merge.rows import GONE, UNLIMITED, UNPAINTED, Block, HeldList, Row, Shape, Stuck
+from streaming.merge.vut_rows import GONE, UNLIMITED, UNPAINTED, Block, HeldList, Row, Shape, Stuck
 
 
 class VUT:

@@ -12,7 +12,7 @@ replaces it when such a step's commit is durable.
      "dropped": {name: n}}
 
 `since`, `request` and `column` stand only with views that joined while the pipeline ran (`Joined`).
-A relation's columns are those it has and those it had (`sources.layout`); `layout` is the generation as
+A relation's columns are those it has and those it had (`captured.layout`); `layout` is the generation as
 of which a view is planned, where it is not the first.
 """
 
@@ -27,13 +27,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from streaming.algebra.lexer import LexicalError, lexemes
-from streaming.algebra.parse import parse
-from streaming.algebra.tree import Column, Relation, Schema
+from streaming.algebra.tree import Relation
+from streaming.captured.layout import Layout, layout_of
+from streaming.captured.layout import entry_of as layout_entry
 from streaming.errors import FrescoError
-from streaming.sources.layout import Layout, layout_of
-from streaming.sources.layout import entry_of as layout_entry
-from streaming.views import ViewSpec, load_views, parse_view, parse_view_file
+from streaming.pipeline.view_specs import ViewSpec, load_views, parse_view, parse_view_file
+from streaming.scalars.expression import Column, Schema
+from streaming.sql.lexer import LexicalError, lexemes
+from streaming.sql.parse import parse
 
 __all__ = [
     "Catalog",
@@ -61,7 +62,7 @@ class Joined:
     Attributes:
         since: the number at which it joined its group.
         request: the request that brought it, by which its stage is named.
-        column: its column in the group's table, where it is not its name (`warehouse.table`).
+        column: its column in the group's table, where it is not its name (`warehouse.delta_table`).
     """
 
     since: int

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.psj import source_of
 from streaming.algebra.tree import Relation
-from streaming.catalog import ViewSpec
-from streaming.config import Config
+from streaming.captured.captured_schema import GLOBAL_TABLE
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
 from streaming.merge.algorithms import Manager, Sends
-from streaming.runtime.sessionplan import refuse_uncaptured, session_sources
-from streaming.sources.schema import GLOBAL_TABLE
+from streaming.pipeline.catalog import ViewSpec
+from streaming.pipeline.session_plan import refuse_uncaptured, session_sources
 from streaming.viewmanagers.base import ViewSpec as Maintained
 from streaming.viewmanagers.levels import Level, level_of
 from streaming.viewmanagers.modes import (
@@ -34,7 +34,12 @@ from streaming.viewmanagers.modes import (
     member,
     refuse_level,
 )
-from streaming.viewmanagers.overviews import Given, check_over_views, inherited, refuse_inherited
+from streaming.viewmanagers.over_views.over_view_modes import (
+    Given,
+    check_over_views,
+    inherited,
+    refuse_inherited,
+)
 
 
 @dataclass(frozen=True)

@@ -19,17 +19,16 @@ from typing import Any, Literal
 
 import pyarrow.compute as pc
 
-from streaming.algebra.tree import NUMBER
-from streaming.catalog import load_catalog
-from streaming.config import Config
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
-from streaming.integrator.costs import Costs, Rates, pyco_costs, ryco
-from streaming.integrator.pyco import ViewGraph, view_graph
-from streaming.runtime.grouping import form_groups
-from streaming.runtime.integrating import IntegratorStage
+from streaming.pipeline.catalog import load_catalog
+from streaming.pipeline.configured_groups import form_groups
+from streaming.pipeline.costs import Costs, Rates, pyco_costs, ryco
+from streaming.pipeline.plan import Pipeline
+from streaming.pipeline.pyco import ViewGraph, view_graph
 from streaming.runtime.manifests import Manifest, ManifestStore
-from streaming.runtime.plan import Pipeline
-from streaming.runtime.viewchanges import stage_name
+from streaming.runtime.stage_names import INTEGRATOR, stage_name
+from streaming.scalars.expression import NUMBER
 from streaming.warehouse.updates import UpdatesReader
 
 LATELY = 10_000
@@ -137,7 +136,7 @@ def _steps(warehouse: Path, pipeline: Pipeline) -> tuple[dict[str, float], dict[
     """View -> mean seconds of a hop, and view -> mean seconds of a step, from the manifests kept."""
     published = {
         int(manifest.writes["last"]): written
-        for manifest, written in _manifests(warehouse, IntegratorStage.name)
+        for manifest, written in _manifests(warehouse, INTEGRATOR)
         if manifest.writes
     }
     requests = _requests(warehouse)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from streaming.integrator.pyco import ViewGraph
+from streaming.pipeline.pyco import ViewGraph
 
 Group = frozenset[str]
 

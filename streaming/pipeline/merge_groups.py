@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from streaming.integrator.pyco import pyco, view_graph
+from streaming.pipeline.pyco import pyco, view_graph
 
 Grouping = Literal["single", "disjoint", "atomic"]
 

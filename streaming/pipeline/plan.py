@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from streaming.algebra.tree import Relation
-from streaming.catalog import (
+from streaming.captured.captured_schema import CapturedRelation, CapturedSource
+from streaming.captured.layout import Layout, grown
+from streaming.captured.source_topics import check_names
+from streaming.configuration.pipeline_config import Config
+from streaming.errors import FrescoError
+from streaming.pipeline.broken_views import BrokenViews
+from streaming.pipeline.catalog import (
     Catalog,
     ViewSpec,
     catalog_held,
@@ -19,24 +25,17 @@ from streaming.catalog import (
     load_views,
     replace_catalog,
 )
-from streaming.config import Config
-from streaming.errors import FrescoError
-from streaming.proof.databases import Database
-from streaming.runtime.broken import BrokenViews
-from streaming.runtime.choosing import Choice
-from streaming.runtime.grouping import block_size, form_groups
-from streaming.runtime.manifests import ManifestStore
-from streaming.runtime.refusals import choose_all
-from streaming.runtime.schemas import source_relations
-from streaming.runtime.sessionplan import (
+from streaming.pipeline.choosing import Choice
+from streaming.pipeline.configured_groups import block_size, form_groups
+from streaming.pipeline.refusals import choose_all
+from streaming.pipeline.session_plan import (
     SessionPlan,
     is_isolated,
     plan_sessions,
     without_isolated,
 )
-from streaming.sources.layout import Layout, grown
-from streaming.sources.schema import CapturedRelation, CapturedSource
-from streaming.sources.topics import check_names
+from streaming.pipeline.source_schemas import source_relations
+from streaming.runtime.manifests import ManifestStore
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class Pipeline:
 
     @property
     def generation(self) -> int:
-        """Of the columns that its relations have had (`sources.layout`)."""
+        """Of the columns that its relations have had (`captured.layout`)."""
         return max((one.generation for one in self.layouts.values()), default=0)
 
     @property
@@ -291,24 +290,4 @@ def layouts_now(
         last = ManifestStore(folder).latest() if folder.exists() else None
         number = int(last.snapshot["number"]) + 1 if last is not None else 0
         found = grown(mine, relations, number, whole)
-    return found
-
-
-def databases(config: Config) -> dict[str, Database]:
-    """How `verify --source` reads each source.
-
-    Raises:
-        FrescoError: VERIFY_SOURCE when a source has no connection.
-    """
-    found = {}
-    for name, source in config.sources.items():
-        connection = source.secret()
-        if connection is None:
-            raise FrescoError(
-                "VERIFY_SOURCE",
-                "the source has no connection to ask",
-                where=f"sources.{name}",
-                todo="give it a connection",
-            )
-        found[name] = Database(connection, source.tables)
     return found

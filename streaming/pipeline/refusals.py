@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from streaming.algebra.tree import Relation
-from streaming.config import Config
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
-from streaming.runtime.choosing import Choice, choose
+from streaming.pipeline.choosing import Choice, choose
+from streaming.pipeline.view_specs import ViewSpec
 from streaming.viewmanagers.modes import MODES, families
-from streaming.views import ViewSpec
 
 
 @dataclass(frozen=True)

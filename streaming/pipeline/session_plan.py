@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from streaming.algebra.psj import psj_of, source_of
 from streaming.algebra.tree import Relation
-from streaming.catalog import Catalog
-from streaming.config import Config
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
-from streaming.integrator.groups import Grouping, merge_groups
-from streaming.sources.schema import CapturedRelation
+from streaming.pipeline.catalog import Catalog
+from streaming.pipeline.merge_groups import Grouping, merge_groups
+from streaming.pipeline.view_specs import ViewSpec
 from streaming.viewmanagers.modes import MODES
-from streaming.views import ViewSpec
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,17 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from streaming.config import Config
-from streaming.embedded.connect import ConnectRest
+from streaming.ask.mariadb import mysql_catalog, mysql_check
+from streaming.ask.mariadb.mysql_types import kind_of
+from streaming.ask.mariadb.mysql_url import is_mysql
+from streaming.ask.postgres import pg_catalog
+from streaming.captured.captured_schema import CapturedRelation, captured, schema_from_connect
+from streaming.cdc.connect_rest import ConnectRest
+from streaming.cdc.connector_settings import PLACEHOLDER
+from streaming.configuration.pipeline_config import Config
+from streaming.configuration.source_config import Source
 from streaming.errors import FrescoError
-from streaming.runtime.kafkaclients import client_options, unreachable
-from streaming.sourceconfig import Source
-from streaming.sources import mysql, mysqlcheck, postgres
-from streaming.sources.connectsettings import PLACEHOLDER
-from streaming.sources.mysqltypes import kind_of
-from streaming.sources.mysqlurl import is_mysql
-from streaming.sources.schema import CapturedRelation, captured, schema_from_connect
+from streaming.runtime.kafka_clients import client_options, unreachable
 
 _PEEK_SECONDS = 10.0
 
@@ -66,7 +67,9 @@ def _relations(config: Config, name: str) -> list[CapturedRelation]:
                 todo="set database: mariadb with a mariadb:// connection, mysql with mysql://, or"
                 " postgres with postgresql://",
             )
-        read = postgres.read_schemas if source.database == "postgres" else mysql.read_schemas
+        read = (
+            pg_catalog.read_schemas if source.database == "postgres" else mysql_catalog.read_schemas
+        )
         found = read(connection, name, config.prefix(name), source.tables, source.decimals)
         if source.capture == "debezium" and source.snapshots is None:
             _check_whole_rows(connection, name, source)
@@ -86,11 +89,11 @@ def _relations(config: Config, name: str) -> list[CapturedRelation]:
 
 def _check_whole_rows(connection: str, name: str, source: Source) -> None:
     if source.database == "postgres":
-        postgres.check_replica_identity(connection, name, list(source.tables.values()))
+        pg_catalog.check_replica_identity(connection, name, list(source.tables.values()))
     else:
         ours = None if source.connect is None else False
         tables = list(source.tables.values())
-        mysqlcheck.require(name, mysqlcheck.check_server(connection, name, tables, ours))
+        mysql_check.require(name, mysql_check.check_server(connection, name, tables, ours))
 
 
 def _relation(config: Config, name: str, source: Source, table: str) -> CapturedRelation:

@@ -16,8 +16,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from streaming.algebra.scope import Text
 from streaming.errors import FrescoError
+from streaming.sql.scope import Text
 from streaming.viewmanagers.modes import DEFAULT, families
 
 LEVELS = ("convergent", "weak", "strong", "complete")

@@ -14,13 +14,14 @@ from sqlglot import tokenize
 from sqlglot.tokenizer_core import TokenType
 
 from streaming.algebra.keys import derive_key
-from streaming.algebra.parse import parse, tables
-from streaming.algebra.scope import lookup
-from streaming.algebra.tree import Relation, Schema, Tree
+from streaming.algebra.tree import Relation, Tree
 from streaming.algebra.tree import relations as scanned
 from streaming.errors import FrescoError
+from streaming.pipeline.view_file import Header, read_header
 from streaming.plain import controls, plain
-from streaming.viewfile import Header, read_header
+from streaming.scalars.expression import Schema
+from streaming.sql.parse import parse, tables
+from streaming.sql.scope import lookup
 from streaming.viewmanagers.modes import MODES
 
 
@@ -39,7 +40,7 @@ class ViewSpec:
         key: output positions that identify a row; () when there is at most one row; None when none
             can be derived, and equal rows are told apart by their count only.
         location: the file, "" for one from the stored catalog.
-        layout: the generation of the relations' columns that it is planned as of (`sources.layout`).
+        layout: the generation of the relations' columns that it is planned as of (`captured.layout`).
     """
 
     name: str

@@ -1,1 +1,1 @@
-"""The parts of `streaming.verify`: recomputation, comparison, levels, the databases' rows."""
+"""The parts of `streaming.proof.verdicts`: recomputation, comparison, levels, the databases' rows."""

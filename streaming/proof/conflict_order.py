@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
-from streaming.algebra import written
-from streaming.algebra.tree import NUMBER, Relation
-from streaming.proof.levels import Overtaken
+from streaming.algebra.tree import Relation
+from streaming.proof.recorded_levels import Overtaken
+from streaming.scalars import written
+from streaming.scalars.expression import NUMBER
 from streaming.warehouse.epoch import Epoch, merge_runs
 from streaming.warehouse.updates import UpdatesReader
 

@@ -17,26 +17,28 @@ import pyarrow as pa
 import pyarrow.csv
 from psycopg import sql
 
-from streaming.algebra.tree import Column, Relation
-from streaming.algebra.types import arrow_type, duck_type
+from streaming.algebra.tree import Relation
+from streaming.ask.mariadb.mysql_url import is_mysql
+from streaming.ask.postgres.pg_catalog import connected, split_name
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
 from streaming.proof import recorded
-from streaming.proof.engine import columns_of, open_engine
 from streaming.proof.forgotten import Forgotten
-from streaming.proof.history import History
-from streaming.proof.levels import Judged, Witness
-from streaming.proof.mysqltables import read_tables
-from streaming.proof.recompute import (
+from streaming.proof.layout_versions import Versions
+from streaming.proof.mariadb_tables import read_tables
+from streaming.proof.proof_engine import columns_of, open_engine
+from streaming.proof.recomputed import (
     Difference,
     Recomputed,
     differences,
     offer_relation,
     parents_first,
 )
-from streaming.proof.versions import Versions
+from streaming.proof.recorded_levels import Judged, Witness
+from streaming.proof.relation_history import History
 from streaming.readers import Warehouse
-from streaming.sources.mysqlurl import is_mysql
-from streaming.sources.postgres import connected, split_name
+from streaming.scalars.expression import Column
+from streaming.scalars.types import arrow_type, duck_type
 from streaming.warehouse.updates import UpdatesReader
 
 EQUAL, DIFFERENT = "equal", "different"
@@ -66,6 +68,26 @@ class Database:
 
     connection: str = field(repr=False)
     tables: Mapping[str, str]
+
+
+def databases(config: Config) -> dict[str, Database]:
+    """How `verify --source` reads each source.
+
+    Raises:
+        FrescoError: VERIFY_SOURCE when a source has no connection.
+    """
+    found = {}
+    for name, source in config.sources.items():
+        connection = source.secret()
+        if connection is None:
+            raise FrescoError(
+                "VERIFY_SOURCE",
+                "the source has no connection to ask",
+                where=f"sources.{name}",
+                todo="give it a connection",
+            )
+        found[name] = Database(connection, source.tables)
+    return found
 
 
 def judge_databases(

@@ -1,8 +1,8 @@
 """Recorded updates of a relation one of whose columns could no longer be read from some number on.
 
-It was told so by a row (a taint), or by the database's catalog at a start (`sources.layout`).
+It was told so by a row (a taint), or by the database's catalog at a start (`captured.layout`).
 
-From that number on the column is NULL in every row (`sources.unread`), in retractions of older rows
+From that number on the column is NULL in every row (`cdc.unread_columns`), in retractions of older rows
 too, whose insertions had a value. The relation as the views that go on see it has forgotten the
 column by then: under the first such number each row that stands is exchanged for itself with NULL.
 The views that read the column have stopped before that number and see its values up to there.
@@ -21,12 +21,13 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.algebra.tree import Relation, column_name
-from streaming.duckengine import duck_engine
-from streaming.sources.layout import Kept
+from streaming.algebra.tree import Relation
+from streaming.captured.layout import Kept
+from streaming.engines.duck_engine import duck_engine
+from streaming.scalars.expression import column_name
+from streaming.warehouse.data_files import Place
 from streaming.warehouse.decisions import standing
 from streaming.warehouse.described import read_catalog
-from streaming.warehouse.files import Place
 from streaming.warehouse.initial import emptied_by_source, still_lost
 from streaming.warehouse.names import position_of
 from streaming.warehouse.updates import UpdatesReader

@@ -15,15 +15,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.algebra.tree import Column, Relation, Schema
-from streaming.algebra.types import delta_schema
+from streaming.algebra.tree import Relation
 from streaming.errors import FrescoError
 from streaming.proof import recorded
-from streaming.proof.chain import problems_of
-from streaming.proof.engine import open_engine, spare_threads, stand_at
+from streaming.proof.conflict_order import Touched, overtaken, touched_rows
+from streaming.proof.epoch_chain import problems_of
 from streaming.proof.forgotten import Forgotten
-from streaming.proof.history import History, Runs
-from streaming.proof.levels import (
+from streaming.proof.layout_versions import Versions
+from streaming.proof.proof_engine import open_engine, spare_threads, stand_at
+from streaming.proof.recomputed import Recomputed, offer_relation, parents_first
+from streaming.proof.recorded_levels import (
     EpochState,
     Judged,
     Observations,
@@ -34,12 +35,12 @@ from streaming.proof.levels import (
     without_order,
     without_parts,
 )
-from streaming.proof.order import Touched, overtaken, touched_rows
-from streaming.proof.recompute import Recomputed, offer_relation, parents_first
-from streaming.proof.sparktext import SparkText
-from streaming.proof.versions import Versions
-from streaming.proof.view import ViewProof
+from streaming.proof.relation_history import History, Runs
+from streaming.proof.spark_text import SparkText
+from streaming.proof.view_proof import ViewProof
 from streaming.readers import Warehouse
+from streaming.scalars.expression import Column, Schema
+from streaming.scalars.types import delta_schema
 from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.standing import standing, standing_in
 from streaming.warehouse.updates import UpdatesReader

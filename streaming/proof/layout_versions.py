@@ -1,14 +1,15 @@
-"""Relations as views were planned over them, whose tables have been altered since (`sources.layout`)."""
+"""Relations as views were planned over them, whose tables have been altered since (`captured.layout`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streaming.algebra.parse import parse
 from streaming.algebra.scans import columns_read
-from streaming.algebra.tree import Column, Relation
-from streaming.sources.layout import Layout, unrecorded
+from streaming.algebra.tree import Relation
+from streaming.captured.layout import Layout, unrecorded
+from streaming.scalars.expression import Column
+from streaming.sql.parse import parse
 
 
 class Versions:

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pymysql
 
 from streaming.algebra.tree import Relation
-from streaming.algebra.types import arrow_type
+from streaming.ask.mariadb.mysql_catalog import split_table
+from streaming.ask.mariadb.mysql_session import PLAIN
+from streaming.ask.mariadb.mysql_state import quoted
+from streaming.ask.mariadb.mysql_url import bound_locks, connect, is_locked, locked, parse_url, said
+from streaming.ask.mariadb.mysql_values import MysqlColumn
 from streaming.errors import FrescoError
-from streaming.proof.engine import columns_of
-from streaming.sources.mysql import split_table
-from streaming.sources.mysqlsession import PLAIN
-from streaming.sources.mysqlstate import quoted
-from streaming.sources.mysqlurl import bound_locks, connect, is_locked, locked, parse_url, said
-from streaming.sources.mysqlvalues import MysqlColumn
+from streaming.proof.proof_engine import columns_of
+from streaming.scalars.types import arrow_type
 
 
 class Readable(Protocol):
@@ -34,7 +34,7 @@ def read_tables(
     relations: Collection[Relation],
     lost: Mapping[str, Collection[int]],
 ) -> dict[str, pa.Table]:
-    """Relation -> its rows, named as `proof.engine` names columns; NULL in the lost ones.
+    """Relation -> its rows, named as `proof.proof_engine` names columns; NULL in the lost ones.
 
     Raises:
         FrescoError: VERIFY_SOURCE; SOURCE_UNREACHABLE, SOURCE_CREDENTIALS, SOURCE_TABLE_LOCKED,

@@ -19,9 +19,9 @@ from typing import Any
 
 import duckdb
 
-from streaming.algebra.tree import Column, Schema, column_name
-from streaming.algebra.types import duck_type
-from streaming.duckengine import duck_engine
+from streaming.engines.duck_engine import duck_engine
+from streaming.scalars.expression import Column, Schema, column_name
+from streaming.scalars.types import duck_type
 
 SMALL_ROWS = 1_000_000
 """Up to so many rows in all, one thread does the same with less: no hand-over between threads."""

@@ -17,11 +17,9 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from streaming.algebra import written
-from streaming.algebra.tree import Relation, Schema
-from streaming.algebra.types import FLOATS, decimal_parts
+from streaming.algebra.tree import Relation
 from streaming.errors import FrescoError
-from streaming.proof.engine import (
+from streaming.proof.proof_engine import (
     Print,
     as_print,
     columns_of,
@@ -29,6 +27,9 @@ from streaming.proof.engine import (
     quoted,
     typed_columns,
 )
+from streaming.scalars import written
+from streaming.scalars.expression import Schema
+from streaming.scalars.types import FLOATS, decimal_parts
 
 TOLERANCE = 1e-9
 """Relative difference that floating results may show; a decimal may be off by one last digit."""

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.errors import FrescoError
-from streaming.warehouse.files import Place, read_file
+from streaming.warehouse.data_files import Place, read_file
+from streaming.warehouse.delta_table import ViewTable
 from streaming.warehouse.snapshot import State, at_epoch
-from streaming.warehouse.table import ViewTable
 from streaming.warehouse.updates import UpdatesReader
 
 EVERYTHING = 1 << 62

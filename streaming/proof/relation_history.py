@@ -14,9 +14,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from streaming.algebra import written
-from streaming.algebra.tree import Schema
-from streaming.proof.engine import NOW, Print, as_print, columns_of, print_of, typed_columns
+from streaming.proof.proof_engine import NOW, Print, as_print, columns_of, print_of, typed_columns
+from streaming.scalars import written
+from streaming.scalars.expression import Schema
 
 Runs = Sequence[tuple[int, int]]
 BLOCK = 10_000

@@ -10,15 +10,15 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from streaming.algebra.tree import Column
 from streaming.proof import recorded
-from streaming.proof.engine import open_engine
-from streaming.proof.history import History
-from streaming.proof.levels import Judged, Witness
-from streaming.proof.recompute import differences
+from streaming.proof.proof_engine import open_engine
+from streaming.proof.recomputed import differences
+from streaming.proof.recorded_levels import Judged, Witness
+from streaming.proof.relation_history import History
 from streaming.readers import Warehouse
+from streaming.scalars.expression import Column
+from streaming.warehouse.delta_table import ViewTable
 from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.table import ViewTable
 
 RECORDED, DIFFERENT = "as recorded", "different"
 NOTE = "kept by sessions: whether its states are the sources' is for --source to say"

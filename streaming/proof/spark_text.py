@@ -21,10 +21,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
-from streaming.algebra.tree import Column, Relation, Schema
-from streaming.algebra.types import arrow_type
+from streaming.algebra.tree import Relation
 from streaming.errors import FrescoError
-from streaming.rows import write_parquet
+from streaming.packed_rows import write_parquet
+from streaming.scalars.expression import Column, Schema
+from streaming.scalars.types import arrow_type
 
 ALL_TIMES = "__fresco_all_times"
 AT = "__fresco_at"

@@ -1,10 +1,10 @@
 """`fresco verify`: recompute every view from the recorded updates, say which level it has (G7).
 
 `verify_pipeline` rebuilds the captured relations from `<warehouse>/_updates`, number by number,
-runs each view's own SQL over them in DuckDB (`proof.recompute`; no code of the view managers), and
+runs each view's own SQL over them in DuckDB (`proof.recomputed`; no code of the view managers), and
 compares with the changelog at each number and with the group table at each epoch. DuckDB's text of the
 view comes from sqlglot, which the views were parsed with too; so Spark itself runs the text as it stands
-at some of the numbers (`proof.sparktext`), and what Spark says counts. `verify_sources`
+at some of the numbers (`proof.spark_text`), and what Spark says counts. `verify_sources`
 compares with the databases themselves, so that input lost before `_updates` shows too; it holds
 only while the workload rests and everything has arrived, which the caller sees to.
 """
@@ -18,10 +18,10 @@ from pathlib import Path
 
 from streaming.errors import FrescoError
 from streaming.proof.databases import Database, judge_databases
-from streaming.proof.group import GroupProof
-from streaming.proof.levels import Judged, Verdict, Witness
-from streaming.proof.sessions import judge_sessions
-from streaming.proof.sparktext import SparkText
+from streaming.proof.group_proof import GroupProof
+from streaming.proof.recorded_levels import Judged, Verdict, Witness
+from streaming.proof.session_proof import judge_sessions
+from streaming.proof.spark_text import SparkText
 from streaming.readers import Warehouse
 
 __all__ = ["Database", "Judged", "Verdict", "Witness", "verify_pipeline", "verify_sources"]
@@ -80,7 +80,7 @@ def _heard(proofs: Sequence[GroupProof], most: int) -> str:
     """Has Spark run the views' text; tells whether it did."""
     why = "it was not asked to"
     if proofs and most:
-        from streaming.runtime.passing import passing_session
+        from streaming.spark.local_session import passing_session
 
         try:
             with passing_session() as spark:

@@ -12,11 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.algebra.tree import Schema
 from streaming.errors import FrescoError
-from streaming.proof.engine import Print
-from streaming.proof.history import History
-from streaming.proof.levels import (
+from streaming.proof.proof_engine import Print
+from streaming.proof.recomputed import Difference, Recomputed
+from streaming.proof.recorded_levels import (
     EpochState,
     Judged,
     Observations,
@@ -25,7 +24,8 @@ from streaming.proof.levels import (
     level_asked,
     reaches,
 )
-from streaming.proof.recompute import Difference, Recomputed
+from streaming.proof.relation_history import History
+from streaming.scalars.expression import Schema
 from streaming.warehouse.epoch import Epoch
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import duckdb
 import pyarrow as pa
 
-from streaming.algebra.evaluator import ViewError
+from streaming.engines.evaluator import ViewError
 from streaming.errors import FrescoError
 from streaming.runtime.restarts import first_line
 

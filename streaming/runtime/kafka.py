@@ -16,12 +16,12 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
-from streaming.config import Config
+from streaming.captured.source_topics import TopicFacts
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
 from streaming.messages import FORMAT_VERSION
-from streaming.runtime.kafkaclients import client_options, unreachable
+from streaming.runtime.kafka_clients import client_options, unreachable
 from streaming.runtime.step import Outgoing
-from streaming.sources.topics import TopicFacts
 
 log = logging.getLogger("fresco")
 

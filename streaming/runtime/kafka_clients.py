@@ -10,7 +10,7 @@ from typing import Any
 
 from kafka.errors import KafkaConfigurationError, KafkaError
 
-from streaming.config import Config
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
 
 _BOOTSTRAP_MS = 10_000

@@ -18,10 +18,10 @@ from prometheus_client import Histogram
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from streaming.config import Config
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
 from streaming.runtime.kafka import Broker
-from streaming.runtime.kafkaclients import spark_options
+from streaming.runtime.kafka_clients import spark_options
 from streaming.runtime.pulse import Pulse
 from streaming.runtime.restarts import Restarts
 from streaming.runtime.step import Stage, Stepper

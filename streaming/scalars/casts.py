@@ -13,9 +13,10 @@ import re
 import struct
 from decimal import Decimal, InvalidOperation
 
-from streaming.algebra import exact
-from streaming.algebra.tree import Call, Lit, Scalar
-from streaming.algebra.types import (
+from streaming.errors import FrescoError
+from streaming.scalars import exact
+from streaming.scalars.expression import Call, Lit, Scalar
+from streaming.scalars.types import (
     DIGITS,
     INTEGRALS,
     NULL,
@@ -24,7 +25,6 @@ from streaming.algebra.types import (
     is_decimal,
     precision_scale,
 )
-from streaming.errors import FrescoError
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(

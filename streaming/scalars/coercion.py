@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import reduce
 
-from streaming.algebra.casts import cast
-from streaming.algebra.tree import Lit, Scalar
-from streaming.algebra.types import FLOATS, INTEGRALS, NULL, common_type, decimal, is_decimal
 from streaming.errors import FrescoError
+from streaming.scalars.casts import cast
+from streaming.scalars.expression import Lit, Scalar
+from streaming.scalars.types import FLOATS, INTEGRALS, NULL, common_type, decimal, is_decimal
 
 Args = tuple[Scalar, ...]
 

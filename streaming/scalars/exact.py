@@ -12,8 +12,8 @@ from __future__ import annotations
 from decimal import Context, Decimal
 from fractions import Fraction
 
-from streaming.algebra.types import BITS, INTEGRALS, decimal_parts
 from streaming.errors import FrescoError
+from streaming.scalars.types import BITS, INTEGRALS, decimal_parts
 
 _CONTEXT = Context(prec=200)
 

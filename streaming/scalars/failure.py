@@ -27,11 +27,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from streaming.algebra import renderings
-from streaming.algebra.casts import can_fail
-from streaming.algebra.scalars import conjuncts
-from streaming.algebra.tree import Call, Col, Lit, Project, Scalar, Select, Tree
-from streaming.algebra.types import (
+from streaming.scalars import renderings
+from streaming.scalars.casts import can_fail
+from streaming.scalars.expression import Call, Col, Lit, Scalar
+from streaming.scalars.substitution import conjuncts
+from streaming.scalars.types import (
     FLOATS,
     INTEGRALS,
     MAX_PRECISION,
@@ -84,13 +84,6 @@ def _can_fail(call: Call) -> bool:
 def tested(condition: Scalar) -> tuple[Scalar, ...]:
     """What a row is tested for, in order: what cannot fail, then what can."""
     return tuple(sorted(conjuncts(condition), key=fails))
-
-
-def computes(tree: Tree) -> bool:
-    """Whether the node itself has an expression that can fail: it must meet each of its rows."""
-    if isinstance(tree, Select):
-        return fails(tree.condition)
-    return isinstance(tree, Project) and any(fails(e) for e in tree.expressions)
 
 
 # DuckDB text --------------------------------------------------------------------------------------

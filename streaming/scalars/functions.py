@@ -11,10 +11,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 
-from streaming.algebra.casts import cast
-from streaming.algebra.coercion import Args, narrowed, types_differ, unified
-from streaming.algebra.tree import Call, Lit, Scalar
-from streaming.algebra.types import (
+from streaming.errors import FrescoError
+from streaming.scalars.casts import cast
+from streaming.scalars.coercion import Args, narrowed, types_differ, unified
+from streaming.scalars.expression import Call, Lit, Scalar
+from streaming.scalars.types import (
     DIGITS,
     FLOATS,
     INTEGRALS,
@@ -28,7 +29,6 @@ from streaming.algebra.types import (
     is_numeric,
     raw_decimal,
 )
-from streaming.errors import FrescoError
 
 Typing = Callable[[Args], Scalar]
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from streaming.algebra.tree import Aggregate, Call, Scalar, Tree, children, weight
 from streaming.errors import FrescoError
+from streaming.scalars.expression import Call, Scalar, weight
 
 TEXT = 1_000_000
 """Characters of a view's text."""
@@ -89,29 +89,6 @@ def checked_scalar(scalar: Scalar) -> Scalar:
     return scalar
 
 
-def checked(tree: Tree) -> Tree:
-    """The tree, if what is done with it ends.
-
-    Raises:
-        FrescoError: SQL_TOO_LARGE, SQL_TOO_DEEP.
-    """
-    if tree.depth > DEPTH:
-        todo = "use fewer queries inside each other, or a view of its own for the inner ones"
-        raise too_deep(f"more than {DEPTH} queries inside each other", todo)
-    if tree.weight > TREE_WEIGHT:
-        what = f"the view has {_about(tree.weight)} parts when all it names is written out"
-        todo = "make a view of its own of a query that is used several times, or use fewer columns"
-        raise FrescoError("SQL_TOO_LARGE", f"{what}; {TREE_WEIGHT:,} are allowed", todo=todo)
-    if _groupings(tree) > GROUPINGS:
-        todo = "use a view of its own for the inner ones"
-        raise too_deep(f"more than {GROUPINGS} GROUP BYs inside each other", todo)
-    return tree
-
-
-def _groupings(tree: Tree) -> int:
-    return isinstance(tree, Aggregate) + max(map(_groupings, children(tree)), default=0)
-
-
 def written_out(scalars: list[Scalar]) -> list[Scalar]:
     """The scalars, made of a relation's columns, if what is done with them ends.
 
@@ -120,13 +97,13 @@ def written_out(scalars: list[Scalar]) -> list[Scalar]:
     """
     size = sum(map(weight, scalars))
     if size > TREE_WEIGHT or any(weight(scalar) > WEIGHT for scalar in scalars):
-        what = f"the view's expressions have {_about(size)} parts, written over its relations"
+        what = f"the view's expressions have {rounded(size)} parts, written over its relations"
         todo = "use `USING replica`, which computes them step by step"
         raise FrescoError("SQL_TOO_LARGE", what, todo=todo)
     return scalars
 
 
-def _about(count: int) -> str:
+def rounded(count: int) -> str:
     return f"{count:,}" if count < 1 << 60 else f"more than 2^{count.bit_length() - 1}"
 
 

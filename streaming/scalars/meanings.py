@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from streaming.algebra import exact, lettercase
-from streaming.algebra.casts import convert, single
-from streaming.algebra.failure import DIVISORS, EAGER, tested
-from streaming.algebra.tree import Call, Col, Lit, Scalar
-from streaming.algebra.types import is_decimal, negatable
+from streaming.scalars import exact, letter_case
+from streaming.scalars.casts import convert, single
+from streaming.scalars.expression import Call, Col, Lit, Scalar
+from streaming.scalars.failure import DIVISORS, EAGER, tested
+from streaming.scalars.types import is_decimal, negatable
 
 Value = Any
 NAN = math.nan
@@ -206,8 +206,8 @@ MEANINGS: dict[str, Callable[[Call, Sequence[Value]], Value]] = {
     "like": _strict(_like),
     "cast": _cast,
     "concat": _strict(lambda call, *texts: "".join(texts)),
-    "upper": _strict(lambda call, text: lettercase.upper(text)),
-    "lower": _strict(lambda call, text: lettercase.lower(text)),
+    "upper": _strict(lambda call, text: letter_case.upper(text)),
+    "lower": _strict(lambda call, text: letter_case.lower(text)),
     "trim": _strict(lambda call, text: text.strip(" ")),
     "length": _strict(lambda call, text: len(text)),
     "substring": _strict(_substring),

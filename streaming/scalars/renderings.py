@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Literal
 
-from streaming.algebra import exact
-from streaming.algebra.casts import duck_cast
-from streaming.algebra.lettercase import duck_lower, duck_upper
-from streaming.algebra.tree import Call, Lit
-from streaming.algebra.types import (
+from streaming.scalars import exact
+from streaming.scalars.casts import duck_cast
+from streaming.scalars.expression import Call, Lit
+from streaming.scalars.letter_case import duck_lower, duck_upper
+from streaming.scalars.types import (
     MAX_PRECISION,
     NULL,
     decimal_parts,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
-from streaming.algebra.casts import cast
-from streaming.algebra.tree import Call, Col, Lit, Scalar
+from streaming.scalars.casts import cast
+from streaming.scalars.expression import Call, Col, Lit, Scalar
 
 
 def conjuncts(condition: Scalar | None) -> list[Scalar]:

@@ -11,8 +11,8 @@ import re
 
 import pyarrow as pa
 
-from streaming.algebra.tree import MULTIPLICITY, NUMBER, Schema, column_name
 from streaming.errors import FrescoError
+from streaming.scalars.expression import MULTIPLICITY, NUMBER, Schema, column_name
 
 MAX_PRECISION = 38
 NEGATED_DIGITS = 34

@@ -9,44 +9,44 @@ import difflib
 from collections.abc import Callable, Collection
 from functools import partial
 
-from streaming.algebra.evaluator import Limits
 from streaming.algebra.expanded import expanded
-from streaming.config import Config
+from streaming.cdc.held_rows import HeldFiles
+from streaming.cdc.intake import Intake
+from streaming.cdc.record_shapes import FirstRecords
+from streaming.configuration.pipeline_config import Config
+from streaming.engines.evaluator import Limits
 from streaming.errors import FrescoError
+from streaming.isolated.session_start import session_roles
 from streaming.merge.algorithms import Manager, merge_of
 from streaming.merge.batching import GREEDY, NONE, Batching, bound
 from streaming.metrics import Metrics
-from streaming.runtime.asking import Access, AskingStage
-from streaming.runtime.blockwise import BlockStage
-from streaming.runtime.broken import BrokenStage
-from streaming.runtime.evaluators import Evaluators
-from streaming.runtime.grouping import SpanWatch
-from streaming.runtime.integrating import IntegratorStage
-from streaming.runtime.joining import JoiningStage
+from streaming.pipeline.plan import Pipeline
 from streaming.runtime.kafka import Topics
-from streaming.runtime.maintaining import ViewStage
-from streaming.runtime.members import Member, Members
-from streaming.runtime.merging import MergeStage
-from streaming.runtime.overviews import OverviewStage
-from streaming.runtime.plan import Pipeline
-from streaming.runtime.progress import Elsewhere
-from streaming.runtime.regrouping import Regrouping, table_of
-from streaming.runtime.returning import ReturningStage
-from streaming.runtime.session import Session
-from streaming.runtime.sessionstart import session_roles
-from streaming.runtime.stageset import ManagerStage, Stages
-from streaming.runtime.surroundings import unseen
-from streaming.runtime.viewchanges import refused_routing
-from streaming.sources.held import HeldFiles
-from streaming.sources.intake import Intake
-from streaming.sources.shapes import FirstRecords
+from streaming.runtime.stage_progress import Elsewhere
+from streaming.service.members import Member, Members
+from streaming.service.stage_set import ManagerStage, Stages
+from streaming.service.surroundings import unseen
+from streaming.spark.spark_session import Session
+from streaming.stages.asking_stage import Access, AskingStage
+from streaming.stages.block_stage import BlockStage
+from streaming.stages.broken_stage import BrokenStage
+from streaming.stages.evaluators import Evaluators
+from streaming.stages.integrator_stage import IntegratorStage
+from streaming.stages.joining_stage import JoiningStage
+from streaming.stages.merge_stage import MergeStage
+from streaming.stages.overview_stage import OverviewStage
+from streaming.stages.returning_stage import ReturningStage
+from streaming.stages.span_watch import SpanWatch
+from streaming.stages.view_stage import ViewStage
+from streaming.viewchanges.announcements import refused_routing
+from streaming.viewchanges.regrouping import Regrouping, table_of
 from streaming.viewmanagers.base import ViewSpec
+from streaming.warehouse.group_writer import GroupWriter
 from streaming.warehouse.initial import contents_of
-from streaming.warehouse.options import WriterOptions
 from streaming.warehouse.retention import UpdatesRetention
+from streaming.warehouse.table_options import WriterOptions
 from streaming.warehouse.updates import UpdatesWriter
 from streaming.warehouse.upkeep import Upkeep
-from streaming.warehouse.writer import GroupWriter
 
 
 def roles_of(pipeline: Pipeline) -> tuple[str, ...]:

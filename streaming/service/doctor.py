@@ -7,33 +7,32 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
-from streaming.config import Config, load_config
-from streaming.embedded.java import java_command
+from streaming.ask.mariadb import mysql_check
+from streaming.ask.mariadb.mysql_check import check_rights, check_server
+from streaming.ask.mariadb.mysql_url import is_mysql
+from streaming.ask.postgres import published
+from streaming.captured import source_origin, source_topics
+from streaming.captured.checked import Checked, Rule, failed
+from streaming.cdc import (
+    connector_settings,
+    old_dates,
+    record_shapes,
+)
+from streaming.configuration.pipeline_config import Config, load_config
 from streaming.errors import FrescoError
+from streaming.isolated.delta_install import check
+from streaming.isolated.delta_tables import delta_table_of
+from streaming.pipeline.plan import Pipeline, plan_pipeline
 from streaming.runtime.kafka import Broker, Topics
-from streaming.runtime.origins import Origins
-from streaming.runtime.plan import Pipeline, plan_pipeline
-from streaming.runtime.session import versions
-from streaming.runtime.surroundings import (
+from streaming.service.origins import Origins
+from streaming.service.surroundings import (
     examined_dates,
     examined_records,
     examined_sources,
     examined_topics,
 )
-from streaming.sources import (
-    connectsettings,
-    mysqlcheck,
-    olddates,
-    origin,
-    published,
-    shapes,
-    topics,
-)
-from streaming.sources.checked import Checked, Rule, failed
-from streaming.sources.deltainstall import check
-from streaming.sources.deltatables import delta_table_of
-from streaming.sources.mysqlcheck import check_rights, check_server
-from streaming.sources.mysqlurl import is_mysql
+from streaming.spark.java import java_command
+from streaming.spark.spark_session import versions
 
 _KNOWN_LOSS = (
     "Debezium up to 3.6 may lose the rest of a multi-row insert or COPY when it restarts inside it; "
@@ -55,12 +54,15 @@ LOOKS = {
 }
 """What only `doctor` looks at."""
 GROUPS: tuple[tuple[str, Sequence[Rule]], ...] = (
-    ("Kafka's topics", topics.RULES),
-    ("PostgreSQL's tables and publications", (*published.RULES, *olddates.RULES)),
-    ("PostgreSQL's server, against the last start", origin.RULES),
-    ("MariaDB and MySQL", mysqlcheck.RULES),
-    ("Records, where `sources.S.connect` does not tell the connector's settings", shapes.RULES),
-    ("Kafka Connect, where `sources.S.connect` names its worker", connectsettings.RULES),
+    ("Kafka's topics", source_topics.RULES),
+    ("PostgreSQL's tables and publications", (*published.RULES, *old_dates.RULES)),
+    ("PostgreSQL's server, against the last start", source_origin.RULES),
+    ("MariaDB and MySQL", mysql_check.RULES),
+    (
+        "Records, where `sources.S.connect` does not tell the connector's settings",
+        record_shapes.RULES,
+    ),
+    ("Kafka Connect, where `sources.S.connect` names its worker", connector_settings.RULES),
 )
 """What starts look at, too: one list of all that is refused or warned of."""
 _LEVELS = {"wrong": "refused", "warning": "warned of", "either": "refused or warned of"}
@@ -73,12 +75,12 @@ def listed() -> str:
     for title, rules in GROUPS:
         lines += ["", f"## {title}", "", "| code | at a start | what |", "|---|---|---|"]
         lines += [f"| `{one.code}` | {_LEVELS[one.level]} | {one.means} |" for one in rules]
-        if rules is mysqlcheck.RULES:
-            lines += ["", mysqlcheck.variables_table().rstrip()]
-        if rules is shapes.RULES:
-            lines += ["", shapes.shapes_table().rstrip()]
-        if rules is connectsettings.RULES:
-            lines += ["", connectsettings.settings_table().rstrip()]
+        if rules is mysql_check.RULES:
+            lines += ["", mysql_check.variables_table().rstrip()]
+        if rules is record_shapes.RULES:
+            lines += ["", record_shapes.shapes_table().rstrip()]
+        if rules is connector_settings.RULES:
+            lines += ["", connector_settings.settings_table().rstrip()]
     return "\n".join(lines) + "\n"
 
 

@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from streaming.catalog import PATH as CATALOG
-from streaming.catalog import (
+from streaming.configuration.pipeline_config import Config
+from streaming.errors import FrescoError
+from streaming.pipeline.catalog import PATH as CATALOG
+from streaming.pipeline.catalog import (
     Catalog,
     compare_catalog,
     load_catalog,
@@ -22,15 +24,14 @@ from streaming.catalog import (
     spec_of,
     tokens_of,
 )
-from streaming.config import Config
-from streaming.errors import FrescoError
-from streaming.runtime.choosing import Choice, choose
-from streaming.runtime.plan import Pipeline
-from streaming.runtime.requests import Request, Requests
-from streaming.runtime.sessionplan import without_isolated
-from streaming.runtime.viewchanges import Live, ViewChanges, role_of, stage_name
-from streaming.runtime.viewstates import suspended_views
-from streaming.views import ViewSpec
+from streaming.pipeline.choosing import Choice, choose
+from streaming.pipeline.plan import Pipeline
+from streaming.pipeline.session_plan import without_isolated
+from streaming.pipeline.view_specs import ViewSpec
+from streaming.runtime.stage_names import role_of, stage_name
+from streaming.viewchanges.announcements import Live, ViewChanges
+from streaming.viewchanges.asked_changes import suspended_views
+from streaming.viewchanges.requests import Request, Requests
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from streaming.config import Config
+from streaming.ask.postgres.pg_catalog import read_origin
+from streaming.captured.checked import Checked, failed
+from streaming.captured.source_origin import Origin, check_origin
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
-from streaming.runtime.integrating import IntegratorStage
+from streaming.pipeline.plan import Pipeline
 from streaming.runtime.manifests import ManifestStore
-from streaming.runtime.plan import Pipeline
-from streaming.sources.checked import Checked, failed
-from streaming.sources.origin import Origin, check_origin
-from streaming.sources.postgres import read_origin
+from streaming.stages.integrator_stage import IntegratorStage
 
 FILE = "origins.json"
 

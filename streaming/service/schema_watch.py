@@ -11,11 +11,11 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 
-from streaming.config import Config
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.captured.layout import Layout, grown
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
-from streaming.runtime.schemas import source_relations
-from streaming.sources.layout import Layout, grown
-from streaming.sources.schema import CapturedRelation
+from streaming.pipeline.source_schemas import source_relations
 from streaming.warehouse.described import layouts_of
 
 log = logging.getLogger("fresco")

@@ -16,40 +16,40 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from streaming.config import Config
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
+from streaming.isolated.session_start import only_sessions, start_sessions
 from streaming.metrics import Metrics, MetricsServer
-from streaming.runtime.asking import AskingStage
-from streaming.runtime.broken import BrokenStage
+from streaming.pipeline.plan import Pipeline, keep_layouts, plan_pipeline, replanned
 from streaming.runtime.fence import owner_here
 from streaming.runtime.heartbeat import BrokerWatch, Heartbeat, Stall
-from streaming.runtime.integrating import IntegratorStage
-from streaming.runtime.joining import JoiningStage
 from streaming.runtime.kafka import Broker, Publisher, Topics
-from streaming.runtime.maintaining import ViewStage
-from streaming.runtime.members import Members, settle_catalog
-from streaming.runtime.merging import MergeStage
-from streaming.runtime.origins import Origins
-from streaming.runtime.plan import Pipeline, keep_layouts, plan_pipeline, replanned
 from streaming.runtime.pulse import NOTHING, Pulse
-from streaming.runtime.queries import Running, StageQuery, start_query
 from streaming.runtime.restarts import Restarts, first_line
-from streaming.runtime.returning import ReturningStage
-from streaming.runtime.schemawatch import SchemaWatch
-from streaming.runtime.session import StartingSession, ended_jvm
-from streaming.runtime.sessionstart import only_sessions, start_sessions
-from streaming.runtime.stages import build_stages, check_roles
-from streaming.runtime.stageset import ManagerStage
-from streaming.runtime.stalls import StallsShown
+from streaming.runtime.stage_names import role_of
+from streaming.runtime.stage_queries import Running, StageQuery, start_query
 from streaming.runtime.step import Fence, ManifestStore, Stage, Stepper
-from streaming.runtime.surroundings import (
+from streaming.service.building import build_stages, check_roles
+from streaming.service.members import Members, settle_catalog
+from streaming.service.origins import Origins
+from streaming.service.schema_watch import SchemaWatch
+from streaming.service.stage_set import ManagerStage
+from streaming.service.stalls import StallsShown
+from streaming.service.surroundings import (
     examined_dates,
     examined_records,
     examined_sources,
     examined_topics,
     refuse,
 )
-from streaming.runtime.viewchanges import role_of
+from streaming.spark.spark_session import StartingSession, ended_jvm
+from streaming.stages.asking_stage import AskingStage
+from streaming.stages.broken_stage import BrokenStage
+from streaming.stages.integrator_stage import IntegratorStage
+from streaming.stages.joining_stage import JoiningStage
+from streaming.stages.merge_stage import MergeStage
+from streaming.stages.returning_stage import ReturningStage
+from streaming.stages.view_stage import ViewStage
 
 log = logging.getLogger("fresco")
 

@@ -7,19 +7,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from streaming.merge.machine import MergeMachine
-from streaming.runtime.asking import AskingStage
-from streaming.runtime.broken import BrokenStage
-from streaming.runtime.integrating import IntegratorStage
-from streaming.runtime.maintaining import ViewStage
-from streaming.runtime.members import Member, Members
-from streaming.runtime.merging import MergeStage
-from streaming.runtime.progress import Elsewhere, ViewProgress
-from streaming.runtime.recovering import Recovery
-from streaming.runtime.riding import RidingStage
+from streaming.runtime.error_owner import of_its_view
+from streaming.runtime.stage_progress import Elsewhere, ViewProgress
 from streaming.runtime.step import Stage
-from streaming.runtime.viewchanges import refused_routing
-from streaming.runtime.viewstates import suspended_views
-from streaming.runtime.whose import of_its_view
+from streaming.service.members import Member, Members
+from streaming.stages.asking_stage import AskingStage
+from streaming.stages.broken_stage import BrokenStage
+from streaming.stages.integrator_stage import IntegratorStage
+from streaming.stages.merge_stage import MergeStage
+from streaming.stages.rel_riding import RidingStage
+from streaming.stages.view_stage import ViewStage
+from streaming.viewchanges.announcements import refused_routing
+from streaming.viewchanges.asked_changes import suspended_views
+from streaming.viewchanges.recovery import Recovery
 
 log = logging.getLogger("fresco")
 

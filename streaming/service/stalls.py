@@ -14,20 +14,20 @@ from pathlib import Path
 
 from prometheus_client import Gauge
 
-from streaming.catalog import PATH as CATALOG
-from streaming.catalog import Catalog, known_catalog
 from streaming.errors import FrescoError
+from streaming.pipeline.catalog import PATH as CATALOG
+from streaming.pipeline.catalog import Catalog, known_catalog
 from streaming.readers import Warehouse
 from streaming.runtime.fence import holders
 from streaming.runtime.heartbeat import Stall, heard
 from streaming.runtime.manifests import Manifest, ManifestStore
-from streaming.runtime.progress import refusal
-from streaming.runtime.requests import Requests
-from streaming.runtime.trouble import told_trouble
-from streaming.runtime.viewchanges import role_of, stage_name
+from streaming.runtime.stage_names import role_of, stage_name
+from streaming.runtime.stage_progress import refusal
+from streaming.stages.stage_trouble import told_trouble
+from streaming.viewchanges.requests import Requests
 from streaming.viewmanagers.modes import MODES
+from streaming.warehouse.data_files import Place
 from streaming.warehouse.decisions import bad_records, decisions
-from streaming.warehouse.files import Place
 from streaming.warehouse.snapshot import open_group
 
 PATIENCE = 30.0

@@ -12,10 +12,10 @@ from streaming.errors import FrescoError
 from streaming.readers import Warehouse
 from streaming.runtime.fence import Holder, holders
 from streaming.runtime.heartbeat import Stall
-from streaming.runtime.requests import Requests, phase
-from streaming.runtime.stalls import Stalls, stalls
 from streaming.runtime.step import Manifest, ManifestStore
-from streaming.runtime.trouble import told_trouble
+from streaming.service.stalls import Stalls, stalls
+from streaming.stages.stage_trouble import told_trouble
+from streaming.viewchanges.requests import Requests, phase
 from streaming.warehouse.decisions import bad_records, decisions
 
 

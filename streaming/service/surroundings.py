@@ -10,15 +10,13 @@ from collections.abc import Collection, Iterable, Iterator
 from http.client import HTTPException
 
 from streaming.algebra.scans import columns_read
-from streaming.algebra.types import is_decimal
-from streaming.config import Config
-from streaming.embedded.connect import ConnectRest
-from streaming.errors import FrescoError
-from streaming.runtime.kafka import Broker
-from streaming.runtime.plan import Pipeline
-from streaming.sourceconfig import Source
-from streaming.sources.checked import Checked, failed, warn
-from streaming.sources.connectsettings import (
+from streaming.ask.mariadb.mysql_check import check_server
+from streaming.ask.postgres.published import check_published
+from streaming.captured.captured_schema import CapturedRelation, CapturedSource
+from streaming.captured.checked import Checked, failed, warn
+from streaming.captured.source_topics import capture_topic, check_topics
+from streaming.cdc.connect_rest import ConnectRest
+from streaming.cdc.connector_settings import (
     HAS_FAILED,
     NO_CONNECTOR,
     NO_WORKER,
@@ -26,12 +24,14 @@ from streaming.sources.connectsettings import (
     check_connector,
     check_decimals,
 )
-from streaming.sources.mysqlcheck import check_server
-from streaming.sources.olddates import check_dates
-from streaming.sources.published import check_published
-from streaming.sources.schema import CapturedRelation, CapturedSource
-from streaming.sources.shapes import NEWEST, check_shapes
-from streaming.sources.topics import capture_topic, check_topics
+from streaming.cdc.old_dates import check_dates
+from streaming.cdc.record_shapes import NEWEST, check_shapes
+from streaming.configuration.pipeline_config import Config
+from streaming.configuration.source_config import Source
+from streaming.errors import FrescoError
+from streaming.pipeline.plan import Pipeline
+from streaming.runtime.kafka import Broker
+from streaming.scalars.types import is_decimal
 from streaming.warehouse.updates import UpdatesReader
 
 

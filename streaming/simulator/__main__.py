@@ -19,7 +19,7 @@ from streaming.simulator.case import (
     Visibility,
 )
 from streaming.simulator.judging import counter_example, run
-from streaming.simulator.views import RelationSet, ViewSet
+from streaming.simulator.small_views import RelationSet, ViewSet
 from streaming.viewmanagers.levels import level_of
 from streaming.viewmanagers.modes import MODES, Numbering
 

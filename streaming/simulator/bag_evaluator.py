@@ -14,12 +14,13 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from streaming.algebra import bagplan, delta
+from streaming.algebra import delta
 from streaming.algebra.bag import Bag, Row
 from streaming.algebra.delta import Plan, leaf_relation, leaves
-from streaming.algebra.evaluator import Batch, missing
 from streaming.algebra.numbered import Numbered, NumberedBags
 from streaming.algebra.tree import Tree
+from streaming.engines import bag_plans
+from streaming.engines.evaluator import Batch, missing
 from streaming.messages import Rows
 from streaming.viewmanagers.base import Codec
 
@@ -66,7 +67,7 @@ def codec(operators: NumberedBags) -> Codec:
 
 
 class BagEvaluator:
-    """An `algebra.evaluator.Evaluator` over bags.
+    """An `engines.evaluator.Evaluator` over bags.
 
     Like the others it holds the view's leaves, so rows that a selection keeps out are unknown to it.
     """
@@ -90,7 +91,7 @@ class BagEvaluator:
         initial = self.number is None
         plan = self._rules.plan(frozenset(deltas), initial)
         start = batch.first if initial else None
-        found = {} if plan is None else bagplan.evaluate(plan, deltas, self._bags, start)
+        found = {} if plan is None else bag_plans.evaluate(plan, deltas, self._bags, start)
         self._proposed = (batch.last, after)
         return cast(pa.Table, NumberedTable(found))
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from streaming.simulator.views import RelationSet, ViewSet
+from streaming.simulator.small_views import RelationSet, ViewSet
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import Numbering
 

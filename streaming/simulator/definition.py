@@ -16,19 +16,16 @@ from typing import Any
 from streaming.algebra.tree import (
     Aggregate,
     Aggregation,
-    Call,
-    Col,
     Distinct,
     Join,
-    Lit,
     Monus,
     Project,
-    Scalar,
     Scan,
     Select,
     Tree,
     Union,
 )
+from streaming.scalars.expression import Call, Col, Lit, Scalar
 
 Row = tuple[Any, ...]
 

@@ -13,13 +13,12 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
-from streaming.algebra.adddel import Kind, at_source, delta_table
 from streaming.algebra.bag import Bag, Row
 from streaming.algebra.numbered import Numbered, NumberedBags
-from streaming.algebra.query import Part
+from streaming.algebra.source_queries import Part
 from streaming.algebra.tree import Relation, Scan, Tree
-from streaming.simulator.workload import Change, Transaction, touched
-from streaming.viewmanagers.sessions import (
+from streaming.isolated.add_del import Kind, at_source, delta_table
+from streaming.isolated.session_messages import (
     Deleted,
     DeleteIds,
     Evaluate,
@@ -27,6 +26,7 @@ from streaming.viewmanagers.sessions import (
     Ids,
     ReadIds,
 )
+from streaming.simulator.workload import Change, Transaction, touched
 
 KINDS: tuple[Kind, ...] = ("inserted", "deleted")
 LATE = 0.4

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaming.algebra.numbered import NumberedBags
+from streaming.integrator.integrator_machine import Completed, IntegratorMachine
 from streaming.integrator.knots import Touched
-from streaming.integrator.machine import Completed, IntegratorMachine
-from streaming.integrator.waiting import Closed, Part
+from streaming.integrator.window import Closed, Part
 from streaming.messages import GlobalPart, Rel, SourceLog, Updates, ViewChange
 from streaming.simulator.case import Case
 from streaming.simulator.items import GROUP, Item, all_whole, items_of, rows_of, whole

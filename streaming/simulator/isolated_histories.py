@@ -13,7 +13,7 @@ drops numbers that it has. What is visible after each installation is judged by 
     MV 0 v={[1,2,3]}            number 0 is visible
     D x={x1}                    x deletes what was handled
 
-`python -m streaming.simulator.isolated 17` replays seed 17.
+`python -m streaming.simulator.isolated_histories 17` replays seed 17.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from typing import Any
 from streaming.algebra.bag import Bag
 from streaming.algebra.numbered import Numbered, NumberedBags, flat
 from streaming.algebra.psj import LEFT, source_of
-from streaming.messages import ActionList, Rel
-from streaming.simulator.auditor import Auditor
-from streaming.simulator.case import Case, Faults, Outcome
-from streaming.simulator.deltasource import DeltaSource
-from streaming.simulator.history import bag_text, values_text, witness_text
-from streaming.simulator.lattice import Values
-from streaming.simulator.workload import Transaction, World, world
-from streaming.viewmanagers.isolated import Isolated
-from streaming.viewmanagers.levels import Level
-from streaming.viewmanagers.sessions import (
+from streaming.isolated.isolated_manager import Isolated
+from streaming.isolated.session_messages import (
     DeleteIds,
     Evaluate,
     Installed,
     ReadIds,
     StartSession,
 )
+from streaming.messages import ActionList, Rel
+from streaming.simulator.auditor import Auditor
+from streaming.simulator.case import Case, Faults, Outcome
+from streaming.simulator.delta_source import DeltaSource
+from streaming.simulator.lattice import Values
+from streaming.simulator.notation import bag_text, values_text, witness_text
+from streaming.simulator.workload import Transaction, World, world
+from streaming.viewmanagers.levels import Level
 
 GROUP = "g"
 MACHINE, WAREHOUSE = "isolated", "warehouse"

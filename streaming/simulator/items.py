@@ -13,7 +13,7 @@ from typing import NamedTuple
 from streaming.algebra.bag import Bag, evaluate
 from streaming.algebra.numbered import Numbered, NumberedBags
 from streaming.messages import Control, RelRun, SourceLog, Updates
-from streaming.simulator.views import over_relations
+from streaming.simulator.small_views import over_relations
 from streaming.simulator.workload import Change, Transaction, World, apply
 from streaming.viewmanagers.modes import Numbering
 

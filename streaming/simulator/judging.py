@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from streaming.errors import FrescoError
 from streaming.simulator.auditor import Auditor
 from streaming.simulator.case import Case, Outcome
-from streaming.simulator.history import Historian, witness_text
 from streaming.simulator.lattice import Shown
-from streaming.simulator.pipeline import Pipeline, Run, simulate
-from streaming.simulator.views import over_relations
+from streaming.simulator.notation import Historian, witness_text
+from streaming.simulator.small_views import over_relations
+from streaming.simulator.world import Pipeline, Run, simulate
 from streaming.viewmanagers.levels import Level
 
 

@@ -13,18 +13,18 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from streaming.algebra.numbered import Numbered, NumberedBags
-from streaming.algebra.query import Query, SourceAnswer, SourceQuery
+from streaming.algebra.source_queries import Query, SourceAnswer, SourceQuery
+from streaming.ask.copies import CopiedCodec, Copies
+from streaming.ask.fifo import FifoAdapter
+from streaming.ask.processor import QueryProcessor
+from streaming.ask.state_codec import SeenCodec
 from streaming.errors import ProtocolError
 from streaming.merge.batching import BatchedTransaction
 from streaming.merge.by_blocks import BlockMerge
 from streaming.merge.machine import Event, MergeMachine
 from streaming.merge.routing import RoutedMerge
 from streaming.messages import ActionList, Updates
-from streaming.queries.copies import CopiedCodec, Copies
-from streaming.queries.fifo import FifoAdapter
-from streaming.queries.processor import QueryProcessor
-from streaming.queries.states import SeenCodec
-from streaming.simulator.bagged import BagEvaluator, codec
+from streaming.simulator.bag_evaluator import BagEvaluator, codec
 from streaming.simulator.lattice import Shown
 from streaming.simulator.network import MERGE, WAREHOUSE, Out
 from streaming.viewmanagers.base import ViewSpec

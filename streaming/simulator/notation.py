@@ -19,15 +19,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from streaming.algebra.numbered import Numbered, NumberedBags, flat
-from streaming.algebra.query import Seen, SourceAnswer, SourceQuery
+from streaming.algebra.source_queries import Seen, SourceAnswer, SourceQuery
 from streaming.merge.batching import BatchedTransaction
 from streaming.messages import ActionList, Rel, RelRun, Updates, ViewChange
 from streaming.simulator.auditor import Witness
 from streaming.simulator.lattice import Shown
 from streaming.simulator.network import MERGE
 from streaming.simulator.nodes import MergeNode
-from streaming.simulator.pipeline import Pipeline
 from streaming.simulator.workload import Transaction, row_text
+from streaming.simulator.world import Pipeline
 from streaming.viewmanagers.levels import Level
 
 

@@ -11,11 +11,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from streaming.algebra.meanings import evaluate
 from streaming.algebra.scans import ScanNeed
 from streaming.integrator.relevance import Changes, ViewNeed, runs, view_needs
 from streaming.messages import RelRun
-from streaming.simulator.views import Catalog
+from streaming.scalars.meanings import evaluate
+from streaming.simulator.small_views import Catalog
 from streaming.simulator.workload import Change
 
 Pattern = tuple[frozenset[str], frozenset[int], bool]

@@ -17,7 +17,7 @@ from typing import Any
 from streaming.algebra.tree import relations
 from streaming.merge.algorithms import Manager
 from streaming.messages import ViewChange
-from streaming.simulator.views import Catalog, of_views
+from streaming.simulator.small_views import Catalog, of_views
 
 BEGAN = -1
 """Joined before number 0."""

@@ -14,7 +14,7 @@ from typing import Literal
 
 from streaming.algebra.bag import Bag
 from streaming.algebra.numbered import Numbered, NumberedBags
-from streaming.algebra.query import Seen, SourceAnswer, SourceQuery
+from streaming.algebra.source_queries import Seen, SourceAnswer, SourceQuery
 from streaming.algebra.tree import Relation
 from streaming.simulator.network import INTEGRATOR, Out
 from streaming.simulator.workload import Change, Transaction, touched

@@ -20,12 +20,8 @@ from typing import Literal
 from streaming.algebra.tree import (
     Aggregate,
     Aggregation,
-    Call,
-    Col,
-    Column,
     Distinct,
     Join,
-    Lit,
     Monus,
     Project,
     Relation,
@@ -34,6 +30,7 @@ from streaming.algebra.tree import (
     Tree,
     Union,
 )
+from streaming.scalars.expression import Call, Col, Column, Lit
 
 TYPE = "bigint"
 KEYS: dict[str, tuple[tuple[int, ...], ...]] = {

@@ -12,14 +12,14 @@ import json
 from typing import Any
 
 from streaming.algebra.numbered import Numbered, NumberedBags
-from streaming.algebra.query import SourceAnswer, SourceQuery
+from streaming.algebra.source_queries import SourceAnswer, SourceQuery
 from streaming.messages import ActionList, Suspend, Updates, ViewChange
 from streaming.simulator.network import MERGE, Out
 from streaming.simulator.nodes import AskingNode, ReplicaNode
 from streaming.simulator.roster import Launch
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.forwarding import Forwarding
-from streaming.viewmanagers.mediator import Mediator
+from streaming.viewmanagers.over_views.mediator import Mediator
 
 Inner = ReplicaNode | AskingNode
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from streaming.algebra.bag import Bag, Row
 from streaming.algebra.tree import Relation
 from streaming.simulator.case import Load
-from streaming.simulator.views import Catalog, catalog
+from streaming.simulator.small_views import Catalog, catalog
 
 WORLDS = 512
 """How many of the last worlds are remembered, with what is known of them."""

@@ -23,7 +23,7 @@ from streaming.merge.disciplines import Discipline
 from streaming.merge.machine import MergeMachine
 from streaming.messages import ActionList, Suspend
 from streaming.simulator.case import Case
-from streaming.simulator.integrating import Integrating
+from streaming.simulator.integrator_node import Integrating
 from streaming.simulator.items import GROUP
 from streaming.simulator.lattice import Place, Shown, Values
 from streaming.simulator.network import INTEGRATOR, LAUNCH, MERGE, WAREHOUSE, WORLD, Network, Out
@@ -38,9 +38,9 @@ from streaming.simulator.nodes import (
     seen_by_list,
 )
 from streaming.simulator.roster import Launch, Roster
-from streaming.simulator.source import Source
-from streaming.simulator.viewnode import Inner, ViewNode
-from streaming.simulator.views import Catalog
+from streaming.simulator.simulated_source import Source
+from streaming.simulator.small_views import Catalog
+from streaming.simulator.view_node import Inner, ViewNode
 from streaming.simulator.workload import World, drawn
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.modes import MODES, Numbering, Options

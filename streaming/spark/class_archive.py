@@ -13,8 +13,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from streaming.embedded.jars import cache_folder, jars_of_spark
-from streaming.embedded.java import java_command, java_says
+from streaming.spark.jars import cache_folder, jars_of_spark
+from streaming.spark.java import java_command, java_says
 
 _QUIET = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
 

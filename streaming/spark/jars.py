@@ -24,7 +24,8 @@ from xml.sax.saxutils import quoteattr
 
 import pyspark
 
-from streaming.embedded.description import (
+from streaming.errors import FrescoError
+from streaming.spark.artifacts import (
     ARTIFACT_SETS,
     CONNECT_SET,
     DEBEZIUM_SET,
@@ -32,8 +33,7 @@ from streaming.embedded.description import (
     SPARK_SET,
     ArtifactSet,
 )
-from streaming.embedded.java import java_command
-from streaming.errors import FrescoError
+from streaming.spark.java import java_command
 
 Progress = Callable[[str], None]
 

@@ -13,8 +13,8 @@ import shutil
 import subprocess
 import sys
 
-from streaming.embedded.apt import install_one_of, may_install
 from streaming.errors import FrescoError
+from streaming.spark.apt import install_one_of, may_install
 
 OLDEST_JAVA = 17
 APT_PACKAGES = ("openjdk-21-jre-headless", "openjdk-17-jre-headless", "default-jre-headless")

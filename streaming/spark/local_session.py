@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from streaming.embedded.jars import spark_jars_here
-from streaming.embedded.java import SHORT_LIVED, java_command
 from streaming.errors import FrescoError
-from streaming.runtime.session import STACK, session_properties
+from streaming.spark.jars import spark_jars_here
+from streaming.spark.java import SHORT_LIVED, java_command
+from streaming.spark.spark_session import STACK, session_properties
 
 _OF_DELTA = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")
 

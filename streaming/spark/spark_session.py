@@ -14,9 +14,9 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from streaming.config import Config
-from streaming.embedded.classes import archive_options, class_path
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
+from streaming.spark.class_archive import archive_options, class_path
 
 PACKAGES = (
     "io.delta:delta-spark_4.2_2.13:4.4.0",

@@ -13,11 +13,11 @@ from typing import Any
 
 from sqlglot import exp
 
-from streaming.algebra.forbidden import forbidden
-from streaming.algebra.functions import unsupported
-from streaming.algebra.scope import Text
-from streaming.algebra.types import simple_type
 from streaming.errors import FrescoError
+from streaming.scalars.functions import unsupported
+from streaming.scalars.types import simple_type
+from streaming.sql.forbidden import forbidden
+from streaming.sql.scope import Text
 
 _ANY = object()
 """Every value of the argument is consumed."""

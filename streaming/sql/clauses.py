@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from streaming.algebra.scope import Text
-from streaming.algebra.tree import Scalar, Tree
+from streaming.algebra.tree import Tree
 from streaming.errors import FrescoError
+from streaming.scalars.expression import Scalar
+from streaming.sql.scope import Text
 
 
 @dataclass(frozen=True)

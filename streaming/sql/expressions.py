@@ -13,14 +13,13 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from streaming.algebra.casts import cast, single
-from streaming.algebra.forbidden import forbidden
-from streaming.algebra.functions import AGGREGATES, CALLS, call, unsupported
-from streaming.algebra.limits import checked_scalar
-from streaming.algebra.scalars import chained
-from streaming.algebra.scope import Scope, Text
-from streaming.algebra.tree import Call, Col, Lit, Scalar
-from streaming.algebra.types import (
+from streaming.errors import FrescoError
+from streaming.scalars.casts import cast, single
+from streaming.scalars.expression import Call, Col, Lit, Scalar
+from streaming.scalars.functions import AGGREGATES, CALLS, call, unsupported
+from streaming.scalars.limits import checked_scalar
+from streaming.scalars.substitution import chained
+from streaming.scalars.types import (
     BITS,
     INTEGRALS,
     MAX_PRECISION,
@@ -29,7 +28,8 @@ from streaming.algebra.types import (
     is_number,
     simple_type,
 )
-from streaming.errors import FrescoError
+from streaming.sql.forbidden import forbidden
+from streaming.sql.scope import Scope, Text
 
 SUPPORTED = (
     "integers, decimals of up to 38 digits, floats, booleans, texts, bytes, dates, timestamps, uuid and"

@@ -7,18 +7,14 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from streaming.algebra.clauses import (
-    Query,
-    checked_condition,
-    renamed,
-    unsupported_clause,
-)
-from streaming.algebra.expressions import Expressions
-from streaming.algebra.forbidden import forbidden
-from streaming.algebra.functions import call
-from streaming.algebra.scope import Lacking, Name, Scope, Text, lookup, nearest
-from streaming.algebra.tree import Col, Join, Relation, Scalar, Scan, Tree
+from streaming.algebra.tree import Join, Relation, Scan, Tree
 from streaming.errors import FrescoError
+from streaming.scalars.expression import Col, Scalar
+from streaming.scalars.functions import call
+from streaming.sql.clauses import Query, checked_condition, renamed, unsupported_clause
+from streaming.sql.expressions import Expressions
+from streaming.sql.forbidden import forbidden
+from streaming.sql.scope import Lacking, Name, Scope, Text, lookup, nearest
 
 
 class FromClause:

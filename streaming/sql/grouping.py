@@ -12,22 +12,13 @@ from typing import TypeGuard
 
 from sqlglot import exp
 
-from streaming.algebra.expressions import Expressions, constant
-from streaming.algebra.functions import AGGREGATES
-from streaming.algebra.scope import Scope, Text
-from streaming.algebra.tree import (
-    Aggregate,
-    Aggregation,
-    Col,
-    Column,
-    Lit,
-    Project,
-    Scalar,
-    Select,
-    Tree,
-)
-from streaming.algebra.types import avg_type, sum_type
+from streaming.algebra.tree import Aggregate, Aggregation, Project, Select, Tree
 from streaming.errors import FrescoError
+from streaming.scalars.expression import Col, Column, Lit, Scalar
+from streaming.scalars.functions import AGGREGATES
+from streaming.scalars.types import avg_type, sum_type
+from streaming.sql.expressions import Expressions, constant
+from streaming.sql.scope import Scope, Text
 
 
 def has_aggregate(nodes: Iterable[exp.Expr]) -> bool:

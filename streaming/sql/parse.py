@@ -20,25 +20,21 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from streaming.algebra.accepted import check
-from streaming.algebra.casts import cast
-from streaming.algebra.clauses import (
-    Query,
-    checked_condition,
-    renamed,
-    unsupported_clause,
-)
-from streaming.algebra.expressions import Expressions
-from streaming.algebra.from_clause import FromClause
-from streaming.algebra.grouping import aliases, grouped, has_aggregate, is_aggregate, output_name
-from streaming.algebra.limits import too_deep
-from streaming.algebra.normal import normal
-from streaming.algebra.scope import Name, Scope, Text, nearest
-from streaming.algebra.spelling import spelled
-from streaming.algebra.syntax import syntax
-from streaming.algebra.tree import Call, Col, Column, Project, Relation, Scalar, Select, Tree, Union
-from streaming.algebra.types import NULL, common_type
+from streaming.algebra.normal_form import normal
+from streaming.algebra.tree import Project, Relation, Select, Tree, Union
 from streaming.errors import FrescoError
+from streaming.scalars.casts import cast
+from streaming.scalars.expression import Call, Col, Column, Scalar
+from streaming.scalars.limits import too_deep
+from streaming.scalars.types import NULL, common_type
+from streaming.sql.accepted import check
+from streaming.sql.clauses import Query, checked_condition, renamed, unsupported_clause
+from streaming.sql.expressions import Expressions
+from streaming.sql.from_clause import FromClause
+from streaming.sql.grouping import aliases, grouped, has_aggregate, is_aggregate, output_name
+from streaming.sql.scope import Name, Scope, Text, nearest
+from streaming.sql.spelling import spelled
+from streaming.sql.syntax import syntax
 
 
 def parse(sql: str, relations: Mapping[str, Relation], *, origin: str = "") -> Tree:

@@ -14,9 +14,10 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from streaming.algebra.lexer import Lexeme, lexemes
-from streaming.algebra.tree import Col, Relation
+from streaming.algebra.tree import Relation
 from streaming.errors import FrescoError
+from streaming.scalars.expression import Col
+from streaming.sql.lexer import Lexeme, lexemes
 
 
 @dataclass(frozen=True)

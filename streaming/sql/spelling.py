@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sqlglot import exp
 
-from streaming.algebra.lexer import Lexeme, joined
-from streaming.algebra.scope import Text
 from streaming.errors import FrescoError
+from streaming.sql.lexer import Lexeme, joined
+from streaming.sql.scope import Text
 
 _OPERATORS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.And: ("AND",),

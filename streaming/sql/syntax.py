@@ -17,10 +17,10 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from streaming.algebra.lexer import Lexeme, LexicalError, tokens
-from streaming.algebra.limits import NESTED, STEPS, check_length, too_deep, too_nested
-from streaming.algebra.scope import Text
 from streaming.errors import FrescoError
+from streaming.scalars.limits import NESTED, STEPS, check_length, too_deep, too_nested
+from streaming.sql.lexer import Lexeme, LexicalError, tokens
+from streaming.sql.scope import Text
 
 _FIRST = ("SELECT", "WITH")
 

@@ -23,28 +23,28 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming import rows as packing
-from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.evaluator import ViewError
-from streaming.algebra.query import SourceAnswer, SourceQuery
-from streaming.algebra.signed import Signed
+from streaming import packed_rows as packing
+from streaming.algebra.source_queries import SourceAnswer, SourceQuery
 from streaming.algebra.tree import relations as scanned
+from streaming.ask.asked import TIMEOUT, AskedSource
+from streaming.ask.source_kinds import asked_source
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed
+from streaming.engines.evaluator import ViewError
 from streaming.errors import FrescoError, about
 from streaming.messages import ActionList, Rows, Suspend, Updates
 from streaming.metrics import Metrics
-from streaming.runtime.broken import BrokenStage
-from streaming.runtime.choosing import Choice
-from streaming.runtime.dialogue import Dialogue, is_trouble
+from streaming.pipeline.choosing import Choice
+from streaming.runtime.error_owner import of_its_view
 from streaming.runtime.inbox import Inbox
 from streaming.runtime.kafka import Topics
-from streaming.runtime.progress import staged_paths, view_progress
+from streaming.runtime.stage_progress import staged_paths, view_progress
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import Manifest, StepResult
-from streaming.runtime.trouble import forget_trouble, tell_trouble, told_refused
-from streaming.runtime.whose import of_its_view
-from streaming.sources.asked import TIMEOUT, AskedSource
-from streaming.sources.kinds import asked_source
-from streaming.sources.schema import CapturedRelation
+from streaming.stages.broken_stage import BrokenStage
+from streaming.stages.dialogue import Dialogue, is_trouble
+from streaming.stages.stage_trouble import forget_trouble, tell_trouble, told_refused
 from streaming.viewmanagers.base import ViewSpec, suspension
 
 log = logging.getLogger("fresco")

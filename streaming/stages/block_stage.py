@@ -17,16 +17,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.algebra.tree import MULTIPLICITY, NUMBER, column_name
+from streaming.ask.splitting import split
 from streaming.merge.blocks import Blocks, work_of
 from streaming.messages import ActionList, Rows, Suspend, Updates
 from streaming.metrics import Metrics
-from streaming.queries.splitting import split
-from streaming.rows import pack, unpack
-from streaming.runtime.evaluators import Evaluators
-from streaming.runtime.maintaining import ViewStage
+from streaming.packed_rows import pack, unpack
+from streaming.scalars.expression import MULTIPLICITY, NUMBER, column_name
+from streaming.stages.evaluators import Evaluators
+from streaming.stages.view_stage import ViewStage
 from streaming.viewmanagers.base import ViewSpec
-from streaming.warehouse.net import net_changes
+from streaming.warehouse.net_changes import net_changes
 
 
 class BlockStage(ViewStage):

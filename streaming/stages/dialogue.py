@@ -25,20 +25,20 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from streaming.algebra.duckmirror import DuckMirror
-from streaming.algebra.duckops import DuckOperators, Pack
-from streaming.algebra.evaluator import ViewError
 from streaming.algebra.psj import psj_of
-from streaming.algebra.query import Answer, Query, SourceAnswer, SourceQuery, SourceState
-from streaming.algebra.signed import Signed
+from streaming.algebra.source_queries import Answer, Query, SourceAnswer, SourceQuery, SourceState
+from streaming.ask.asked import AskedSource
+from streaming.ask.fifo import FifoAdapter
+from streaming.ask.processor import QueryProcessor
+from streaming.ask.source_kinds import StatesCodec
+from streaming.ask.splitting import paced
+from streaming.engines.duck.duck_mirror import DuckMirror
+from streaming.engines.duck.duck_operators import DuckOperators, Pack
+from streaming.engines.duck.signed import Signed
+from streaming.engines.evaluator import ViewError
 from streaming.errors import FrescoError
 from streaming.messages import ActionList, Updates
-from streaming.queries.fifo import FifoAdapter
-from streaming.queries.processor import QueryProcessor
-from streaming.queries.splitting import paced
-from streaming.runtime.choosing import Choice
-from streaming.sources.asked import AskedSource
-from streaming.sources.kinds import StatesCodec
+from streaming.pipeline.choosing import Choice
 from streaming.viewmanagers.base import ViewSpec
 
 log = logging.getLogger("fresco")

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from streaming.algebra.duck import DuckEvaluator
-from streaming.algebra.evaluator import Evaluator, Limits, choose
-from streaming.algebra.spark import SparkEvaluator
 from streaming.algebra.tree import Tree, relations
+from streaming.engines.duck.duck_evaluator import DuckEvaluator
+from streaming.engines.evaluator import Evaluator, Limits, choose
+from streaming.engines.spark_evaluator import SparkEvaluator
 from streaming.messages import Updates
-from streaming.runtime.session import Session
+from streaming.spark.spark_session import Session
 from streaming.viewmanagers.replica import ReplicaManager
 
 Kind = Literal["duckdb", "spark"]

@@ -14,13 +14,14 @@ import pyarrow as pa
 
 from streaming.algebra.psj import source_of
 from streaming.algebra.scans import columns_read
-from streaming.algebra.tree import Relation, Schema, Tree
+from streaming.algebra.tree import Relation, Tree
+from streaming.captured.layout import Layout, loses, unrecorded
 from streaming.errors import FrescoError
-from streaming.runtime.asking import Access
-from streaming.runtime.dialogue import is_trouble
-from streaming.runtime.sourceload import SourceLoad, cannot_be_asked, needs
-from streaming.sources.layout import Layout, loses, unrecorded
-from streaming.viewmanagers.tainted import refuse_controls
+from streaming.scalars.expression import Schema
+from streaming.stages.asking_stage import Access
+from streaming.stages.dialogue import is_trouble
+from streaming.stages.source_load import SourceLoad, cannot_be_asked, needs
+from streaming.viewmanagers.taint import refuse_controls
 from streaming.warehouse.initial import relations_at, taints
 from streaming.warehouse.updates import UpdatesReader
 

@@ -22,23 +22,23 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streaming.captured.checked import warn
+from streaming.cdc.held_rows import HeldFiles
+from streaming.cdc.intake import Intake, IntakeResult
+from streaming.cdc.record_shapes import FirstRecords
+from streaming.cdc.records import BadRecord, abridged
 from streaming.messages import Control, Rel, Rows, Updates
 from streaming.metrics import Metrics
-from streaming.rows import pack, unpack, write_parquet
-from streaming.runtime import incomplete
-from streaming.runtime.grouping import SpanWatch
+from streaming.packed_rows import pack, unpack, write_parquet
 from streaming.runtime.heartbeat import Stall
 from streaming.runtime.kafka import Topics
-from streaming.runtime.logs import with_logs
 from streaming.runtime.manifests import Manifest, ManifestExists, put_if_absent
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import StepResult
-from streaming.runtime.viewchanges import ViewChanges
-from streaming.sources.checked import warn
-from streaming.sources.held import HeldFiles
-from streaming.sources.intake import Intake, IntakeResult
-from streaming.sources.records import BadRecord, abridged
-from streaming.sources.shapes import FirstRecords
+from streaming.stages import incomplete_watch
+from streaming.stages.source_logs import with_logs
+from streaming.stages.span_watch import SpanWatch
+from streaming.viewchanges.announcements import ViewChanges
 from streaming.warehouse.retention import UpdatesRetention
 from streaming.warehouse.updates import UpdatesWriter
 from streaming.warehouse.upkeep import Upkeep
@@ -96,13 +96,13 @@ class IntegratorStage:
         self._retention, self._needed = retention, 0
         self._tidied = time.monotonic()
         self._unpacked: dict[int, dict[str, pa.Table]] = {}
-        self._watch = incomplete.IncompleteWatch(
+        self._watch = incomplete_watch.IncompleteWatch(
             lambda source, seconds: metrics.incomplete.labels(source).set(seconds),
-            incomplete.rows_missing,
+            incomplete_watch.rows_missing,
         )
-        self._watch_globals = incomplete.globals_watch()
-        self._watch_open = incomplete.snapshots_watch()
-        self._watch_ends = incomplete.ends_watch()
+        self._watch_globals = incomplete_watch.globals_watch()
+        self._watch_open = incomplete_watch.snapshots_watch()
+        self._watch_ends = incomplete_watch.ends_watch()
         self.restore(None)
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:

@@ -28,24 +28,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.algebra.evaluator import ViewError
 from streaming.algebra.tree import Relation
-from streaming.algebra.types import delta_schema
+from streaming.captured.layout import Layout
+from streaming.engines.evaluator import ViewError
 from streaming.errors import FrescoError, about
 from streaming.messages import ActionList, RelRun, Rows, Suspend, Updates, ViewChange
 from streaming.metrics import Metrics
-from streaming.rows import pack, unpack
-from streaming.runtime.asking import Access
-from streaming.runtime.broken import BrokenStage
-from streaming.runtime.evaluators import Evaluators
-from streaming.runtime.firstrows import FirstRows
+from streaming.packed_rows import pack, unpack
+from streaming.runtime.error_owner import of_its_view
 from streaming.runtime.inbox import Inbox
-from streaming.runtime.maintaining import ViewStage
-from streaming.runtime.requests import Request, Requests
+from streaming.runtime.stage_names import stage_name
 from streaming.runtime.step import Manifest, StepResult
-from streaming.runtime.viewchanges import stage_name
-from streaming.runtime.whose import of_its_view
-from streaming.sources.layout import Layout
+from streaming.scalars.types import delta_schema
+from streaming.stages.asking_stage import Access
+from streaming.stages.broken_stage import BrokenStage
+from streaming.stages.evaluators import Evaluators
+from streaming.stages.first_rows import FirstRows
+from streaming.stages.view_stage import ViewStage
+from streaming.viewchanges.requests import Request, Requests
 from streaming.viewmanagers.base import ViewSpec, suspension
 from streaming.warehouse.initial import folded, taints
 from streaming.warehouse.updates import UpdatesReader

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.algebra.tree import NUMBER
 from streaming.errors import FrescoError, ProtocolError
 from streaming.merge.algorithms import founded_like
 from streaming.merge.batching import BatchedTransaction
@@ -32,20 +31,21 @@ from streaming.merge.machine import MergeMachine
 from streaming.merge.routing import RoutedMerge
 from streaming.messages import ActionList, Message, Rel, Rows, Suspend, Updates, ViewChange
 from streaming.metrics import Metrics
-from streaming.rows import unpack
+from streaming.packed_rows import unpack
+from streaming.runtime.error_owner import of_its_view
 from streaming.runtime.inbox import Inbox
-from streaming.runtime.regrouping import Regrouping
-from streaming.runtime.riding import refuse_rerouted
+from streaming.runtime.stage_names import role_of
 from streaming.runtime.step import Manifest, StepResult
-from streaming.runtime.trouble import tell_refused
-from streaming.runtime.viewchanges import role_of
-from streaming.runtime.whose import of_its_view
+from streaming.scalars.expression import NUMBER
+from streaming.stages.rel_riding import refuse_rerouted
+from streaming.stages.stage_trouble import tell_refused
+from streaming.viewchanges.regrouping import Regrouping
 from streaming.warehouse.epoch import Epoch, merge_runs
+from streaming.warehouse.group_writer import GroupWriter, Planned
 from streaming.warehouse.upkeep import Upkeep
-from streaming.warehouse.writer import GroupWriter, Planned
 
 if TYPE_CHECKING:
-    from streaming.runtime.session import Session
+    from streaming.spark.spark_session import Session
 
 log = logging.getLogger("fresco")
 Refusals = dict[str, tuple[int, FrescoError]]

@@ -22,20 +22,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming import rows as packing
-from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.signed import Signed
-from streaming.algebra.tree import Schema
+from streaming import packed_rows as packing
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed
 from streaming.messages import INLINE_LIMIT, ActionList, Rows, Suspend, Updates
 from streaming.metrics import Metrics
-from streaming.runtime.evaluators import Evaluators
-from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.kafka import Topics
-from streaming.runtime.maintaining import ViewStage
-from streaming.runtime.progress import staged_paths
+from streaming.runtime.stage_progress import staged_paths
 from streaming.runtime.step import Manifest
+from streaming.scalars.expression import Schema
+from streaming.stages.evaluators import Evaluators
+from streaming.stages.integrator_stage import IntegratorStage
+from streaming.stages.view_stage import ViewStage
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.mediator import Mediator
+from streaming.viewmanagers.over_views.mediator import Mediator
 
 SMALL = INLINE_LIMIT // 8
 """Characters of parents' rows that a manifest carries itself; more of them go into a file."""

@@ -20,27 +20,27 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming import rows as packing
+from streaming import packed_rows as packing
 from streaming.algebra.psj import psj_of, source_of
-from streaming.algebra.query import SourceQuery
 from streaming.algebra.scans import columns_read
-from streaming.algebra.tree import Schema
+from streaming.algebra.source_queries import SourceQuery
+from streaming.captured.layout import unrecorded
 from streaming.errors import FrescoError, about
 from streaming.messages import RelRun, SourceLog, Suspend, Updates, ViewChange
 from streaming.metrics import Metrics
-from streaming.runtime.asking import Access, AskingStage
-from streaming.runtime.broken import BrokenStage
-from streaming.runtime.choosing import Choice
-from streaming.runtime.firstrows import refuse_uncaptured
+from streaming.pipeline.choosing import Choice
+from streaming.runtime.error_owner import of_its_view
 from streaming.runtime.inbox import Inbox
-from streaming.runtime.logs import source_log
-from streaming.runtime.requests import Request, Requests
+from streaming.runtime.stage_names import stage_name
 from streaming.runtime.step import Manifest, StepResult
-from streaming.runtime.viewchanges import stage_name
-from streaming.runtime.whose import of_its_view
-from streaming.sources.layout import unrecorded
+from streaming.scalars.expression import Schema
+from streaming.stages.asking_stage import Access, AskingStage
+from streaming.stages.broken_stage import BrokenStage
+from streaming.stages.first_rows import refuse_uncaptured
+from streaming.stages.source_logs import source_log
+from streaming.viewchanges.requests import Request, Requests
 from streaming.viewmanagers.base import ViewSpec, suspension
-from streaming.viewmanagers.tainted import refuse_controls, refuse_tainted
+from streaming.viewmanagers.taint import refuse_controls, refuse_tainted
 from streaming.warehouse.described import layouts_of
 from streaming.warehouse.initial import dropped, relations_at, taints
 from streaming.warehouse.updates import UpdatesReader

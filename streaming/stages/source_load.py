@@ -25,25 +25,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.query import Part, SourceQuery, SourceState
-from streaming.algebra.signed import Signed
-from streaming.algebra.tree import (
-    MULTIPLICITY,
-    NUMBER,
-    Col,
-    Project,
-    Scan,
-    Schema,
-    Tree,
-    column_name,
-)
-from streaming.algebra.types import delta_schema
+from streaming.algebra.source_queries import Part, SourceQuery, SourceState
+from streaming.algebra.tree import Project, Scan, Tree
+from streaming.ask.asked import AskedSource
+from streaming.ask.source_kinds import asked_source
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed
 from streaming.errors import FrescoError
-from streaming.rows import pack, unpack
-from streaming.runtime.asking import Access
-from streaming.sources.asked import AskedSource
-from streaming.sources.kinds import asked_source
+from streaming.packed_rows import pack, unpack
+from streaming.scalars.expression import MULTIPLICITY, NUMBER, Col, Schema, column_name
+from streaming.scalars.types import delta_schema
+from streaming.stages.asking_stage import Access
 from streaming.warehouse.initial import folded, nulled
 from streaming.warehouse.updates import UpdatesReader
 

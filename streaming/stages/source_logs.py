@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.algebra.tree import NUMBER
+from streaming.ask.splitting import split
+from streaming.cdc.intake_result import IntakeResult
 from streaming.messages import Rows, SourceLog, Updates
-from streaming.queries.splitting import split
-from streaming.sources.result import IntakeResult
+from streaming.scalars.expression import NUMBER
 
 
 def with_logs(

@@ -19,21 +19,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.algebra.tree import Scan, Schema, walk
+from streaming.algebra.tree import Scan, walk
 from streaming.errors import FrescoError
 from streaming.messages import ActionList, RelRun, Rows, Suspend, Updates
 from streaming.metrics import Metrics
-from streaming.rows import locate, pack
-from streaming.runtime.broken import BrokenStage
-from streaming.runtime.evaluators import Evaluators
+from streaming.packed_rows import locate, pack
+from streaming.runtime.error_owner import of_its_view
 from streaming.runtime.inbox import Inbox
 from streaming.runtime.kafka import Topics
 from streaming.runtime.restarts import first_line
+from streaming.runtime.stage_names import role_of
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import Manifest, StepResult
-from streaming.runtime.trouble import told_refused
-from streaming.runtime.viewchanges import role_of
-from streaming.runtime.whose import of_its_view
+from streaming.scalars.expression import Schema
+from streaming.stages.broken_stage import BrokenStage
+from streaming.stages.evaluators import Evaluators
+from streaming.stages.stage_trouble import told_refused
 from streaming.viewmanagers.base import Codec, ViewSpec, suspension
 from streaming.viewmanagers.replica import ReplicaManager
 from streaming.warehouse.updates import UpdatesReader

@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streaming.catalog import ViewSpec
 from streaming.errors import FrescoError
 from streaming.messages import ViewChange
-from streaming.runtime.requests import Request, Requests
+from streaming.pipeline.catalog import ViewSpec
+from streaming.runtime.stage_names import stage_name
+from streaming.viewchanges.requests import Request, Requests
 
 APART = 2
 """Numbers between a drop and the return of the name."""
@@ -44,16 +45,6 @@ class Live:
     def stage(self, view: str) -> str:
         """The name of its stage."""
         return stage_name(view, self.request)
-
-
-def stage_name(view: str, request: int) -> str:
-    """A view's stage: one that joined later, or again, has manifests and messages of its own."""
-    return f"view:{view}@{request}" if request else f"view:{view}"
-
-
-def role_of(stage: str) -> str:
-    """What a driver may be told to run it by, and what its metrics go under: not each try's own name."""
-    return stage.partition("@")[0]
 
 
 class ViewChanges:

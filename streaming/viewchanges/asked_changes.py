@@ -13,20 +13,21 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from streaming.catalog import Catalog, ViewSpec, entry_of, known_catalog, parse_view_file
-from streaming.config import Config
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
-from streaming.runtime.choosing import Choice, choose
-from streaming.runtime.grouping import block_size
+from streaming.pipeline.catalog import Catalog, ViewSpec, entry_of, known_catalog, parse_view_file
+from streaming.pipeline.choosing import Choice, choose
+from streaming.pipeline.configured_groups import block_size
+from streaming.pipeline.plan import layouts_now
+from streaming.pipeline.session_plan import refuse_isolated, without_isolated
+from streaming.pipeline.source_schemas import source_relations
+from streaming.pipeline.view_file import read_header
 from streaming.runtime.manifests import ManifestStore
-from streaming.runtime.plan import layouts_now
-from streaming.runtime.requests import Request, Requests
-from streaming.runtime.schemas import source_relations
-from streaming.runtime.sessionplan import refuse_isolated, without_isolated
-from streaming.runtime.viewchanges import refused_routing
-from streaming.runtime.viewstates import suspended_views
-from streaming.sources.schema import CapturedRelation
-from streaming.viewfile import read_header
+from streaming.viewchanges.announcements import refused_routing
+from streaming.viewchanges.requests import Request, Requests
+from streaming.warehouse.data_files import Place
+from streaming.warehouse.snapshot import open_group
 
 DROPPED = ".dropped"
 """Ending that a dropped view's file gets, so that no start reads it; a number may follow."""
@@ -141,6 +142,16 @@ def with_columns_of_now(config: Config, catalog: Catalog) -> Catalog:
     layouts = {**catalog.layouts, **layouts_now(config, catalog.layouts, found)}
     relations = {name: one.newest for name, one in layouts.items()}
     return replace(catalog, layouts=layouts, relations=relations)
+
+
+def suspended_views(warehouse: Path, group: str) -> Mapping[str, int]:
+    """Suspended views of a group and their last good numbers, as the newest commit says."""
+    try:
+        return open_group(Place.of(warehouse), group)[1].suspended
+    except FrescoError as error:
+        if error.code != "READ_NO_EPOCH":
+            raise
+        return {}
 
 
 # Checks -------------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from streaming.catalog import ViewSpec
 from streaming.errors import FrescoError
-from streaming.runtime.requests import Requests
+from streaming.pipeline.catalog import ViewSpec
+from streaming.viewchanges.requests import Requests
 from streaming.warehouse.decisions import decisions
 from streaming.warehouse.updates import UpdatesReader
 

@@ -16,7 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from streaming.catalog import (
+from streaming.errors import FrescoError
+from streaming.merge.batching import BatchedTransaction
+from streaming.merge.machine import MergeMachine
+from streaming.pipeline.catalog import (
     Catalog,
     Joined,
     ViewSpec,
@@ -25,12 +28,9 @@ from streaming.catalog import (
     replace_catalog,
     spec_of,
 )
-from streaming.errors import FrescoError
-from streaming.merge.batching import BatchedTransaction
-from streaming.merge.machine import MergeMachine
-from streaming.runtime.requests import Request, Requests
-from streaming.warehouse.table import ViewTable
-from streaming.warehouse.writer import GroupWriter
+from streaming.viewchanges.requests import Request, Requests
+from streaming.warehouse.delta_table import ViewTable
+from streaming.warehouse.group_writer import GroupWriter
 
 
 class Regrouping:

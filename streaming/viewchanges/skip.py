@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming.errors import FrescoError
 from streaming.runtime.manifests import ManifestExists, put_if_absent
-from streaming.runtime.requests import asked_by
+from streaming.viewchanges.requests import asked_by
 from streaming.warehouse.decisions import DECIDED, bad_records, decisions, place_name
 
 

@@ -39,7 +39,7 @@ class ViewSpec:
 
 @dataclass(frozen=True)
 class Codec:
-    """How rows get into messages and out of them (`streaming.rows`), given by the runtime.
+    """How rows get into messages and out of them (`streaming.packed_rows`), given by the runtime.
 
     Attributes:
         pack: a delta to a reference.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Generic, Protocol, TypeVar
 
 from streaming.algebra.operators import Operators, Positions
-from streaming.algebra.tree import Schema
 from streaming.messages import Rows
+from streaming.scalars.expression import Schema
 
 V = TypeVar("V")
 

@@ -20,11 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.algebra.delta import leaves
-from streaming.algebra.evaluator import Batch, Evaluator, ViewError
 from streaming.algebra.scans import columns_read
-from streaming.algebra.tree import NUMBER, relations
+from streaming.algebra.tree import relations
+from streaming.engines.evaluator import Batch, Evaluator, ViewError
 from streaming.errors import ProtocolError
 from streaming.messages import ActionList, Suspend, Updates
+from streaming.scalars.expression import NUMBER
 from streaming.viewmanagers.base import (
     Codec,
     Progress,
@@ -33,7 +34,7 @@ from streaming.viewmanagers.base import (
     suspension,
     works,
 )
-from streaming.viewmanagers.tainted import refuse_tainted
+from streaming.viewmanagers.taint import refuse_tainted
 
 Files = Mapping[str, object]
 """A checkpoint's reference, JSON-able: {"number": n, "leaves": k, "files": [[name, ...] per leaf]}.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from streaming.algebra.evaluator import ViewError
+from streaming.engines.evaluator import ViewError
 from streaming.messages import Control, Updates
 
 

@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake.transaction import AddAction
 
-from streaming.algebra.tree import MULTIPLICITY, NUMBER, Schema, column_name
-from streaming.algebra.types import delta_schema
 from streaming.errors import FrescoError
+from streaming.scalars.expression import MULTIPLICITY, NUMBER, Schema, column_name
+from streaming.scalars.types import delta_schema
+from streaming.warehouse.data_files import QUICK, Place, read_file, write_file
+from streaming.warehouse.delta_table import FileEntry, Table, ViewTable, struct_field
 from streaming.warehouse.epoch import Runs
-from streaming.warehouse.files import QUICK, Place, read_file, write_file
 from streaming.warehouse.names import physical_name
-from streaming.warehouse.table import FileEntry, Table, ViewTable, struct_field
 
 CHANGES_STATS = ("number",)
 

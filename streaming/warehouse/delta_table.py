@@ -22,13 +22,13 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import RemoveAction
 
-from streaming.algebra.tree import Schema
-from streaming.algebra.types import arrow_type
 from streaming.errors import FrescoError
+from streaming.scalars.expression import Schema
+from streaming.scalars.types import arrow_type
+from streaming.warehouse.data_files import Action, Place, now_ms
 from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.files import Action, Place, now_ms
 from streaming.warehouse.names import TRUE_NAME, physical_name, physical_names
-from streaming.warehouse.options import TableOptions
+from streaming.warehouse.table_options import TableOptions
 
 MARK = '{"fresco'
 """How Fresco's `userMetadata` begins."""

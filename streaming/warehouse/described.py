@@ -1,5 +1,5 @@
 """What a warehouse says of itself: `<warehouse>/_catalog/views.json`, written by
-`streaming.catalog`.
+`streaming.pipeline.catalog`.
 
 Readers open a warehouse by its path alone, so they read the file and import nothing of the
 pipeline.
@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streaming.algebra.tree import Column, Relation, Schema
+from streaming.algebra.tree import Relation
+from streaming.captured.layout import Layout, layout_of
 from streaming.errors import FrescoError
-from streaming.sources.layout import Layout, layout_of
-from streaming.warehouse.files import Place
-from streaming.warehouse.table import ViewTable
+from streaming.scalars.expression import Column, Schema
+from streaming.warehouse.data_files import Place
+from streaming.warehouse.delta_table import ViewTable
 
 PATH = "_catalog/views.json"
 

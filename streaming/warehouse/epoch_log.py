@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import pyarrow.fs as pafs
 
+from streaming.warehouse.data_files import Place
+from streaming.warehouse.delta_table import commit_info
 from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.files import Place
-from streaming.warehouse.table import commit_info
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.algebra import written
-from streaming.algebra.tree import column_name
 from streaming.errors import FrescoError
+from streaming.scalars import written
+from streaming.scalars.expression import column_name
 from streaming.warehouse.changelog import fields_of, one_array, struct_column
-from streaming.warehouse.files import QUICK, Action, Place, read_file, write_file
-from streaming.warehouse.net import net_changes
+from streaming.warehouse.data_files import QUICK, Action, Place, read_file, write_file
+from streaming.warehouse.delta_table import FileEntry, ViewTable, struct_field
+from streaming.warehouse.net_changes import net_changes
 from streaming.warehouse.rewrite import (
     IdIndex,
     Integers,
@@ -28,7 +29,6 @@ from streaming.warehouse.rewrite import (
     locate,
     replaced,
 )
-from streaming.warehouse.table import FileEntry, ViewTable, struct_field
 
 STATE_STATS = ("_id",)
 LARGEST_FILE = 64 << 20

@@ -27,17 +27,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.algebra.tree import NUMBER
-from streaming.duckengine import duck_engine
+from streaming.engines.duck_engine import duck_engine
 from streaming.errors import FrescoError
+from streaming.scalars.expression import NUMBER
 from streaming.warehouse.changelog import CHANGES_STATS, check_delta, write_changes
-from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.files import Action, Place, delete_files, now_ms
-from streaming.warehouse.options import WriterOptions
-from streaming.warehouse.rewrite import IdIndex
-from streaming.warehouse.standing import STANDING, StandingRows
-from streaming.warehouse.state import STATE_STATS, StateChange, plan_change, write_change
-from streaming.warehouse.table import (
+from streaming.warehouse.data_files import Action, Place, delete_files, now_ms
+from streaming.warehouse.delta_table import (
     Conflict,
     FileEntry,
     Table,
@@ -46,6 +41,11 @@ from streaming.warehouse.table import (
     contended,
     state_schema,
 )
+from streaming.warehouse.epoch import Epoch
+from streaming.warehouse.group_state import STATE_STATS, StateChange, plan_change, write_change
+from streaming.warehouse.rewrite import IdIndex
+from streaming.warehouse.standing import STANDING, StandingRows
+from streaming.warehouse.table_options import WriterOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,16 +15,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from streaming.algebra.tree import MULTIPLICITY, NUMBER, Schema, column_name
-from streaming.algebra.types import delta_schema
-from streaming.duckengine import duck_engine
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.engines.duck_engine import duck_engine
 from streaming.errors import FrescoError
-from streaming.messages import Control
-from streaming.sources.schema import CapturedRelation
-from streaming.sources.unread import PRINTS
+from streaming.messages import PRINTS, Control
+from streaming.scalars.expression import MULTIPLICITY, NUMBER, Schema, column_name
+from streaming.scalars.types import delta_schema
 from streaming.warehouse.decisions import standing
 from streaming.warehouse.names import position_of
-from streaming.warehouse.net import net_changes
+from streaming.warehouse.net_changes import net_changes
 from streaming.warehouse.updates import LostColumn, UpdatesReader
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow.compute as pc
 
 from streaming.errors import FrescoError
+from streaming.warehouse.data_files import Place
 from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.files import Place
-from streaming.warehouse.log import EpochLog
+from streaming.warehouse.epoch_log import EpochLog
 from streaming.warehouse.snapshot import expired, open_group
 from streaming.warehouse.updates import UpdatesReader
 

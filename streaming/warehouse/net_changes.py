@@ -14,8 +14,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from streaming.algebra.tree import MULTIPLICITY, column_name
-from streaming.duckengine import duck_engine
+from streaming.engines.duck_engine import duck_engine
+from streaming.scalars.expression import MULTIPLICITY, column_name
 from streaming.warehouse.identity import canonical_columns, id_expression
 
 NET_SCHEMA = pa.schema(

@@ -13,10 +13,10 @@ from typing import TypedDict
 
 from streaming.errors import FrescoError
 from streaming.warehouse import snapshot
-from streaming.warehouse.files import Place
+from streaming.warehouse.data_files import Place
+from streaming.warehouse.delta_table import ViewTable
 from streaming.warehouse.moments import number_at
 from streaming.warehouse.snapshot import State
-from streaming.warehouse.table import ViewTable
 
 
 class At(TypedDict, total=False):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from streaming.duckengine import duck_engine, offer
+from streaming.engines.duck_engine import duck_engine, offer
 from streaming.errors import FrescoError
 from streaming.warehouse.names import distinct_names
 

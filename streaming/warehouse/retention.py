@@ -11,9 +11,9 @@ from __future__ import annotations
 import pyarrow.compute as pc
 
 from streaming.warehouse.changelog import fields_of
-from streaming.warehouse.files import read_file
+from streaming.warehouse.data_files import read_file
+from streaming.warehouse.delta_table import Conflict, FileEntry, Table
 from streaming.warehouse.names import physical_name
-from streaming.warehouse.table import Conflict, FileEntry, Table
 from streaming.warehouse.updates import TRANSACTIONS
 from streaming.warehouse.upkeep import drop_below
 

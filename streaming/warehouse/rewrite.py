@@ -23,8 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.warehouse.files import Place, read_file
-from streaming.warehouse.table import FileEntry
+from streaming.warehouse.data_files import Place, read_file
+from streaming.warehouse.delta_table import FileEntry
 
 Integers = npt.NDArray[np.int64]
 Prefixes = npt.NDArray[np.uint64]

@@ -21,16 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
-from streaming.algebra.tree import MULTIPLICITY, NUMBER, Schema, column_name
-from streaming.algebra.types import delta_schema
 from streaming.errors import FrescoError
+from streaming.scalars.expression import MULTIPLICITY, NUMBER, Schema, column_name
+from streaming.scalars.types import delta_schema
 from streaming.warehouse.changelog import read_changes, within
+from streaming.warehouse.data_files import Place
+from streaming.warehouse.delta_table import Table, ViewTable
 from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.files import Place
-from streaming.warehouse.log import EpochLog, Versioned
-from streaming.warehouse.net import net_changes
-from streaming.warehouse.state import read_state
-from streaming.warehouse.table import Table, ViewTable
+from streaming.warehouse.epoch_log import EpochLog, Versioned
+from streaming.warehouse.group_state import read_state
+from streaming.warehouse.net_changes import net_changes
 
 KEPT_FROM = "fresco.keptFrom"
 """Table property of a numbered table: numbers below it have been dropped."""

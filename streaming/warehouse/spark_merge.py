@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from streaming.rows import write_parquet
+from streaming.packed_rows import write_parquet
+from streaming.warehouse.data_files import Place
+from streaming.warehouse.delta_table import Table, ViewTable, state_schema
 from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.files import Place
-from streaming.warehouse.state import StateChange
-from streaming.warehouse.table import Table, ViewTable, state_schema
+from streaming.warehouse.group_state import StateChange
 
 _STAGING = "_staging"
 _SETTINGS = {

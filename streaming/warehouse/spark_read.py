@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streaming.algebra.tree import column_name
+from streaming.scalars.expression import column_name
+from streaming.warehouse.delta_table import Table, ViewTable
 from streaming.warehouse.epoch import Runs
 from streaming.warehouse.names import distinct_names, physical_names
 from streaming.warehouse.snapshot import State, last_change
-from streaming.warehouse.table import Table, ViewTable
 
 _COPIES = "_copies"
 

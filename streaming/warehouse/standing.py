@@ -16,13 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.algebra.tree import Column
-from streaming.algebra.types import delta_schema
+from streaming.scalars.expression import Column
+from streaming.scalars.types import delta_schema
 from streaming.warehouse.changelog import fields_of
+from streaming.warehouse.delta_table import Table, ViewTable
 from streaming.warehouse.epoch import Epoch
+from streaming.warehouse.group_state import read_state
 from streaming.warehouse.names import physical_names
-from streaming.warehouse.state import read_state
-from streaming.warehouse.table import Table, ViewTable
 
 STANDING = ViewTable(
     "fresco_views",

@@ -18,17 +18,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.algebra.tree import NUMBER, Column, Relation, Schema
-from streaming.algebra.types import delta_schema
+from streaming.algebra.tree import Relation
 from streaming.errors import FrescoError
 from streaming.messages import Control
+from streaming.scalars.expression import NUMBER, Column, Schema
+from streaming.scalars.types import delta_schema
 from streaming.warehouse.changelog import check_delta, numbered_rows, read_numbered
-from streaming.warehouse.files import QUICK, Action, Place, delete_files, write_file
-from streaming.warehouse.log import versions
-from streaming.warehouse.names import distinct_names
-from streaming.warehouse.options import TableOptions
-from streaming.warehouse.snapshot import KEPT_FROM, KEPT_SINCE
-from streaming.warehouse.table import (
+from streaming.warehouse.data_files import QUICK, Action, Place, delete_files, write_file
+from streaming.warehouse.delta_table import (
     Conflict,
     Table,
     ViewTable,
@@ -36,6 +33,10 @@ from streaming.warehouse.table import (
     contended,
     struct_field,
 )
+from streaming.warehouse.epoch_log import versions
+from streaming.warehouse.names import distinct_names
+from streaming.warehouse.snapshot import KEPT_FROM, KEPT_SINCE
+from streaming.warehouse.table_options import TableOptions
 
 FOLDER = "_updates"
 TRANSACTIONS = "_transactions"

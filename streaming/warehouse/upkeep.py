@@ -17,11 +17,11 @@ import pyarrow as pa
 from deltalake.exceptions import CommitFailedError
 
 from streaming.warehouse.changelog import CHANGES_STATS
-from streaming.warehouse.files import SMALL, Action, delete_files, read_file, write_file
+from streaming.warehouse.data_files import SMALL, Action, delete_files, read_file, write_file
+from streaming.warehouse.delta_table import Conflict, FileEntry, Table, commit_properties
+from streaming.warehouse.group_state import read_state, target_bytes, write_sorted
+from streaming.warehouse.group_writer import GroupWriter
 from streaming.warehouse.snapshot import KEPT_FROM, KEPT_SINCE
-from streaming.warehouse.state import read_state, target_bytes, write_sorted
-from streaming.warehouse.table import Conflict, FileEntry, Table, commit_properties
-from streaming.warehouse.writer import GroupWriter
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
-from streaming.algebra.tree import Column, Relation
+from streaming.algebra.tree import Relation
+from streaming.scalars.expression import Column
 
 R = {
     "k": "int", "i": "int", "b": "bigint", "t": "tinyint", "s": "smallint", "f": "float", "d": "double",

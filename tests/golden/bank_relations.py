@@ -1,6 +1,7 @@
 """The relations that the golden pairs and unit tests of the SQL layer are over."""
 
-from streaming.algebra.tree import Column, Relation
+from streaming.algebra.tree import Relation
+from streaming.scalars.expression import Column
 
 
 def relation(name: str, key: tuple[int, ...], **columns: str) -> Relation:

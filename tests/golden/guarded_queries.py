@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from decimal import Decimal
 
-from streaming.algebra.tree import Column, Relation
+from streaming.algebra.tree import Relation
+from streaming.scalars.expression import Column
 
 Row = tuple[object, ...]
 LEAST, MOST = -(2**31), 2**31 - 1

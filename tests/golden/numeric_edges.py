@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
-from streaming.algebra.types import BITS, decimal_parts
+from streaming.scalars.types import BITS, decimal_parts
 
 INTEGRALS = ("tinyint", "smallint", "int", "bigint")
 FLOATS = ("float", "double")

@@ -18,9 +18,9 @@ from typing import Any
 import psycopg
 from kafka import KafkaConsumer, TopicPartition
 
-from streaming.embedded.bank import create_bank
-from streaming.embedded.description import DATABASES, Source
-from streaming.embedded.stack import Stack
+from streaming.demo.bank import create_bank
+from streaming.demo.embedded.parts import DATABASES, Source
+from streaming.demo.embedded.stack import Stack
 
 TARGET = Path(__file__).parent / "debezium"
 ACCOUNTS = 3

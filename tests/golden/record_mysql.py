@@ -14,19 +14,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from streaming.embedded import jars
-from streaming.embedded.connect import Connect
-from streaming.embedded.description import (
-    DEBEZIUM_VERSION,
-    MARIADB_USER,
-    Artifact,
-    ArtifactSet,
-    Source,
-    connector_config,
-)
-from streaming.embedded.kafka import Kafka, create_topics
-from streaming.embedded.mariadb import Mariadb
-from streaming.embedded.ports import LOOPBACK, choose_ports
+from streaming.demo.embedded.connect_worker import Connect
+from streaming.demo.embedded.kafka_broker import Kafka, create_topics
+from streaming.demo.embedded.mariadb_server import Mariadb
+from streaming.demo.embedded.parts import MARIADB_USER, Source, connector_config
+from streaming.demo.embedded.ports import LOOPBACK, choose_ports
+from streaming.spark import jars
+from streaming.spark.artifacts import DEBEZIUM_VERSION, Artifact, ArtifactSet
 from tests.golden.record_debezium import TARGET, Recorder, payload, snapshot_done
 
 MYSQL_SET = ArtifactSet(

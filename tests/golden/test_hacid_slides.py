@@ -10,9 +10,9 @@ from typing import Any
 
 from streaming.algebra.bag import Bag
 from streaming.algebra.numbered import Numbered, flat
-from streaming.algebra.query import Known, Term
-from streaming.viewmanagers.eca import EcaManager
-from streaming.viewmanagers.naive import NaiveManager
+from streaming.algebra.source_queries import Known, Term
+from streaming.viewmanagers.asking.eca import EcaManager
+from streaming.viewmanagers.asking.naive import NaiveManager
 from tests.askedsources import tables, view
 from tests.strobeworld import Played
 

@@ -28,7 +28,7 @@ from streaming.messages import (
     decode,
     encode,
 )
-from streaming.rows import unpack
+from streaming.packed_rows import unpack
 from streaming.runtime.kafka import headers
 from streaming.runtime.step import Outgoing
 

@@ -8,30 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.algebra.adddel import (
-    IDS,
-    added,
-    deleted,
-    delta_table,
-    ids_read,
-    table_in,
-    terms,
-)
 from streaming.algebra.bag import Bag, evaluate
-from streaming.algebra.tree import (
-    Call,
-    Col,
-    Column,
-    Distinct,
-    Join,
-    Lit,
-    Monus,
-    Project,
-    Scan,
-    Select,
-    Tree,
-    Union,
-)
+from streaming.algebra.tree import Distinct, Join, Monus, Project, Scan, Select, Tree, Union
+from streaming.isolated.add_del import IDS, added, deleted, delta_table, ids_read, table_in, terms
+from streaming.scalars.expression import Call, Col, Column, Lit
 
 X = (Column("x", "bigint"),)
 E, F, G = (Scan(name, X) for name in ("e.E", "f.F", "g.G"))

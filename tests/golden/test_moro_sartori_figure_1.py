@@ -16,18 +16,16 @@ from collections.abc import Iterable
 
 import pytest
 
-from streaming.algebra.adddel import IDS, at_source, delta_table, table_in
 from streaming.algebra.bag import Bag, bag, evaluate
 from streaming.algebra.compensate import compensate
 from streaming.algebra.numbered import Numbered, NumberedBags, flat, numbered
 from streaming.algebra.psj import psj_of
-from streaming.algebra.query import Seen, SourceAnswer, SourceQuery, Term
-from streaming.algebra.tree import Column, Scan
-from streaming.messages import ActionList, Updates
-from streaming.queries.fifo import FifoAdapter
-from streaming.viewmanagers.compensating import CompensatingManager
-from streaming.viewmanagers.isolated import Isolated
-from streaming.viewmanagers.sessions import (
+from streaming.algebra.source_queries import Seen, SourceAnswer, SourceQuery, Term
+from streaming.algebra.tree import Scan
+from streaming.ask.fifo import FifoAdapter
+from streaming.isolated.add_del import IDS, at_source, delta_table, table_in
+from streaming.isolated.isolated_manager import Isolated
+from streaming.isolated.session_messages import (
     Deleted,
     DeleteIds,
     Evaluate,
@@ -36,7 +34,10 @@ from streaming.viewmanagers.sessions import (
     Installed,
     StartSession,
 )
-from streaming.viewmanagers.sweep import SweepManager
+from streaming.messages import ActionList, Updates
+from streaming.scalars.expression import Column
+from streaming.viewmanagers.asking.compensating import CompensatingManager
+from streaming.viewmanagers.asking.sweep import SweepManager
 from tests.askedsources import tables, view
 from tests.lockedsource import LockedSource
 from tests.strobeworld import Played

@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.psj import LEFT, joined, psj_of
-from streaming.algebra.query import Answer, Known, Query, Seen, SourceAnswer, SourceQuery, Term
-from streaming.queries.processor import QueryProcessor
-from streaming.queries.working import Portion, Working
+from streaming.algebra.source_queries import (
+    Answer,
+    Known,
+    Query,
+    Seen,
+    SourceAnswer,
+    SourceQuery,
+    Term,
+)
+from streaming.ask.processor import QueryProcessor
+from streaming.ask.working import Portion, Working
 from tests.askedsources import tables, view
 
 RELATIONS = tables(x__r1="a b", y__r2="b c", z__r3="c d")

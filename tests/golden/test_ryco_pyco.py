@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from streaming.algebra.bag import Bag, added, evaluate
-from streaming.integrator.consistency import Watched, base_inconsistency, view_inconsistency
-from streaming.integrator.costs import Rates, formula_6, group_updates, pyco_costs, ryco
-from streaming.integrator.pyco import ViewGraph, internal_bases, pyco, view_graph
 from streaming.messages import ActionList, RelRun, Updates
+from streaming.pipeline.consistency import Watched, base_inconsistency, view_inconsistency
+from streaming.pipeline.costs import Rates, formula_6, group_updates, pyco_costs, ryco
+from streaming.pipeline.pyco import ViewGraph, internal_bases, pyco, view_graph
 from tests.askedsources import tables
 from tests.mediatedviews import Views
 

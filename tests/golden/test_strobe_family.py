@@ -13,10 +13,10 @@ from functools import partial
 import pytest
 
 from streaming.algebra.tree import Relation
-from streaming.viewmanagers.c_strobe import CStrobe
-from streaming.viewmanagers.g_strobe import GStrobe
-from streaming.viewmanagers.naive import NaiveManager
-from streaming.viewmanagers.strobe import Strobe
+from streaming.viewmanagers.asking.c_strobe import CStrobe
+from streaming.viewmanagers.asking.g_strobe import GStrobe
+from streaming.viewmanagers.asking.naive import NaiveManager
+from streaming.viewmanagers.asking.strobe import Strobe
 from tests.askedsources import tables, view
 from tests.strobeworld import Played, part_of
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from streaming.algebra.numbered import Numbered, flat
-from streaming.algebra.query import Answer, Query, SourceAnswer, SourceQuery
+from streaming.algebra.source_queries import Answer, Query, SourceAnswer, SourceQuery
+from streaming.ask.processor import QueryProcessor
 from streaming.messages import ActionList, Updates
-from streaming.queries.processor import QueryProcessor
+from streaming.viewmanagers.asking.holding_queue import Batch
+from streaming.viewmanagers.asking.sweep import Sweep, SweepManager, Work
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.holding import Batch
-from streaming.viewmanagers.sweep import Sweep, SweepManager, Work
 from tests.askedsources import Sources, tables, view
 
 CHAIN = tables(x__s1="a b", y__s2="b c", z__s3="c d")

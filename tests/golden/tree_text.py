@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from streaming.algebra.tree import (
-    Aggregate,
-    Call,
-    Col,
-    Join,
-    Lit,
-    Project,
-    Scalar,
-    Scan,
-    Select,
-    Tree,
-    Union,
-    children,
-)
+from streaming.algebra.tree import Aggregate, Join, Project, Scan, Select, Tree, Union, children
+from streaming.scalars.expression import Call, Col, Lit, Scalar
 
 
 def tree_text(tree: Tree) -> str:

@@ -14,13 +14,13 @@ import sys
 from pathlib import Path
 
 from streaming.algebra.delta import leaves
-from streaming.algebra.program import Program
 from streaming.algebra.psj import psj_of
-from streaming.algebra.sql import tree_sql
 from streaming.algebra.tree import relations
-from streaming.catalog import entry_of, spec_of, tokens_of
+from streaming.engines.program import Program
+from streaming.engines.sql_text import tree_sql
 from streaming.errors import FrescoError
-from streaming.views import parse_view
+from streaming.pipeline.catalog import entry_of, spec_of, tokens_of
+from streaming.pipeline.view_specs import parse_view
 from tests.golden.bank_relations import RELATIONS
 
 MEMORY = 3 << 30

@@ -15,25 +15,21 @@ from decimal import Decimal
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from streaming.algebra.functions import call
 from streaming.algebra.tree import (
     Aggregate,
     Aggregation,
-    Col,
-    Column,
     Distinct,
     Join,
-    Lit,
     Monus,
     Project,
-    Scalar,
     Scan,
-    Schema,
     Select,
     Tree,
     Union,
 )
-from streaming.algebra.types import avg_type, delta_schema, sum_type
+from streaming.scalars.expression import Col, Column, Lit, Scalar, Schema
+from streaming.scalars.functions import call
+from streaming.scalars.types import avg_type, delta_schema, sum_type
 
 MONEY = "decimal(10,2)"
 RELATIONS: dict[str, Schema] = {

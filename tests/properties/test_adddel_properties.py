@@ -13,7 +13,10 @@ from collections.abc import Mapping
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streaming.algebra.adddel import (
+from streaming.algebra.bag import Bag, evaluate, monus
+from streaming.algebra.bag import added as plus
+from streaming.algebra.tree import Join, Project, Scan, Select, Tree, walk
+from streaming.isolated.add_del import (
     IDS,
     State,
     added,
@@ -26,9 +29,6 @@ from streaming.algebra.adddel import (
     table_in,
     terms,
 )
-from streaming.algebra.bag import Bag, evaluate, monus
-from streaming.algebra.bag import added as plus
-from streaming.algebra.tree import Join, Project, Scan, Select, Tree, walk
 from tests.properties.delta_trees import RELATIONS, History, histories, views
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]

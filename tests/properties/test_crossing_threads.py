@@ -12,8 +12,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from streaming.integrator.integrator_machine import (
+    Closed,
+    Completed,
+    IntegratorMachine,
+    Numbered,
+    Part,
+)
 from streaming.integrator.knots import Touched
-from streaming.integrator.machine import Closed, Completed, IntegratorMachine, Numbered, Part
 from tests.numberedlogs import Logs, Numbers, check_order, collect, touched_of
 
 ACCOUNTS = 1_000

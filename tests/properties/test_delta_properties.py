@@ -19,11 +19,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from streaming.algebra import delta as rules
-from streaming.algebra import duck
 from streaming.algebra.bag import evaluate
-from streaming.algebra.duck import DuckEvaluator
-from streaming.algebra.evaluator import Batch
-from streaming.algebra.tree import Join, Scan, Schema, Tree
+from streaming.algebra.tree import Join, Scan, Tree
+from streaming.engines.duck import duck_evaluator
+from streaming.engines.duck.duck_evaluator import DuckEvaluator
+from streaming.engines.evaluator import Batch
+from streaming.scalars.expression import Schema
 from tests.properties.delta_trees import RELATIONS, History, histories, views, with_doubles
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -92,7 +93,7 @@ def test_the_same_where_64_bits_do_not_suffice(
     view: Tree, history: History, data: st.DataObject
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duck, "cumulate", lambda aggregate, rows: None)
+        patch.setattr(duck_evaluator, "cumulate", lambda aggregate, rows: None)
         check(view, history, data)
 
 

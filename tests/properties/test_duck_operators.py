@@ -11,15 +11,16 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from streaming import rows as packing
-from streaming.algebra.duckmirror import DuckMirror
-from streaming.algebra.duckops import DuckOperators
+from streaming import packed_rows as packing
 from streaming.algebra.numbered import Numbered, NumberedBags
-from streaming.algebra.signed import Signed, _table
-from streaming.algebra.signedsql import counted_relations
-from streaming.algebra.tree import Scan, Schema
-from streaming.algebra.types import NULL, delta_schema
+from streaming.algebra.tree import Scan
+from streaming.engines.duck.duck_mirror import DuckMirror
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed, _table
+from streaming.engines.signed_sql import counted_relations
 from streaming.errors import FrescoError
+from streaming.scalars.expression import Schema
+from streaming.scalars.types import NULL, delta_schema
 from streaming.viewmanagers.mirror import HeldMirror
 from tests.properties.trees import RELATIONS, rows, trees
 
@@ -162,8 +163,8 @@ def test_what_is_not_linear_refuses_numbers_and_negative_rows() -> None:
 
 
 def test_days_and_moments_that_python_has_not_stay_columns() -> None:
-    """The infinities of PostgreSQL, as `sources.values` reads them."""
-    from streaming.algebra.tree import Column
+    """The infinities of PostgreSQL, as `captured.json_values` reads them."""
+    from streaming.scalars.expression import Column
 
     schema = (Column("d", "date"), Column("t", "timestamp"))
     days = pa.array([2147483647, 1], pa.int32()).view(pa.date32())

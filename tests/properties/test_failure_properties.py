@@ -10,17 +10,17 @@ import pyarrow as pa
 import pytest
 
 from streaming.algebra import bag as bags
-from streaming.algebra.duck import DuckEvaluator
-from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.evaluator import Batch, ViewError
-from streaming.algebra.normal import normal
+from streaming.algebra.normal_form import normal
 from streaming.algebra.numbered import numbered
-from streaming.algebra.parse import parse
-from streaming.algebra.signed import Signed, _table
 from streaming.algebra.tree import Tree
-from streaming.algebra.types import delta_schema
+from streaming.engines.duck.duck_evaluator import DuckEvaluator
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed, _table
+from streaming.engines.evaluator import Batch, ViewError
 from streaming.errors import FrescoError
 from streaming.messages import Rows
+from streaming.scalars.types import delta_schema
+from streaming.sql.parse import parse
 from tests.golden.guarded_queries import CHOSEN, RELATIONS, Row, query, row
 
 SEED = 20261128

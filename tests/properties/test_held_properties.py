@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.sources.held import INLINE, Held, HeldFiles
+from streaming.cdc.held_rows import INLINE, Held, HeldFiles
 
 SCHEMA = pa.schema([("offset", pa.int64()), ("transaction", pa.string()), ("a0", pa.string())])
 LARGE = INLINE // 100

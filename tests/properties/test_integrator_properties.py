@@ -11,14 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streaming.algebra.tree import Scan
+from streaming.captured.captured_schema import CapturedRelation, CapturedSource, captured
+from streaming.cdc.intake import Intake, IntakeResult
+from streaming.integrator.integrator_machine import Completed, IntegratorMachine, Part
 from streaming.integrator.knots import Touched
-from streaming.integrator.machine import (
-    Completed,
-    IntegratorMachine,
-    Part,
-)
-from streaming.sources.intake import Intake, IntakeResult
-from streaming.sources.schema import CapturedRelation, CapturedSource, captured
 from tests.engines import ENGINE
 from tests.numberedlogs import Numbers, check_order, collect, touched_of
 from tests.sourcelog import Record, SourceLog, Topics
@@ -277,6 +273,6 @@ def test_crossing_global_transactions_keep_each_keys_order_and_one_number_each(
 
 
 def _closing(logs: dict[str, Any]) -> Completed:
-    from streaming.integrator.machine import Closed
+    from streaming.integrator.integrator_machine import Closed
 
     return Completed(0, closed=tuple(Closed(source) for source in logs))

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.errors import ProtocolError
+from streaming.integrator.integrator_machine import Completed, IntegratorMachine
 from streaming.integrator.knots import Touched
-from streaming.integrator.machine import Completed, IntegratorMachine
-from streaming.integrator.waiting import Closed, Part
+from streaming.integrator.window import Closed, Part
 from tests.numberedlogs import touched_of
 
 seeds = st.integers(min_value=0, max_value=2**40)

@@ -8,9 +8,9 @@ from functools import lru_cache
 
 import pytest
 
-from streaming.integrator.costs import Rates, formula_6, pyco_costs, ryco
-from streaming.integrator.groups import merge_groups, spanning
-from streaming.integrator.pyco import ViewGraph, pyco, view_graph
+from streaming.pipeline.costs import Rates, formula_6, pyco_costs, ryco
+from streaming.pipeline.merge_groups import merge_groups, spanning
+from streaming.pipeline.pyco import ViewGraph, pyco, view_graph
 
 
 def some_graph(rng: random.Random, views: int, bases: int) -> ViewGraph:

@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from streaming.sources.retaken import CLOCKS_MS
+from streaming.cdc.later_snapshots import CLOCKS_MS
 from tests.intakeworld import Recorded, make, relations, row, snapshot_of
 from tests.sourcelog import Record, SourceLog, Topics
 

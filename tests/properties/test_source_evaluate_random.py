@@ -14,9 +14,18 @@ import pytest
 from streaming.algebra.bag import Bag, added, evaluate, negated
 from streaming.algebra.numbered import Numbered, NumberedBags, flat, numbered
 from streaming.algebra.psj import Psj, leaf_named, psj_of, source_of
-from streaming.algebra.query import Answer, Known, Query, Seen, SourceAnswer, SourceQuery, Term
-from streaming.algebra.tree import Call, Col, Join, Project, Select, Tree
-from streaming.queries.processor import QueryProcessor
+from streaming.algebra.source_queries import (
+    Answer,
+    Known,
+    Query,
+    Seen,
+    SourceAnswer,
+    SourceQuery,
+    Term,
+)
+from streaming.algebra.tree import Join, Project, Select, Tree
+from streaming.ask.processor import QueryProcessor
+from streaming.scalars.expression import Call, Col
 from tests.askedsources import tables, view
 
 RELATIONS = tables(x__r="a b", y__s="b c", x__t="c d", z__u="d e", y__w="e f")

@@ -10,12 +10,13 @@ from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
 
 from streaming.algebra.bag import Bag, bag, evaluate
-from streaming.algebra.meanings import normal as one_value
-from streaming.algebra.normal import normal
-from streaming.algebra.sql import tree_sql
-from streaming.algebra.tree import Column, Project, Relation, Scan, Tree
-from streaming.algebra.types import NULL, arrow_type
+from streaming.algebra.normal_form import normal
+from streaming.algebra.tree import Project, Relation, Scan, Tree
+from streaming.engines.sql_text import tree_sql
 from streaming.errors import FrescoError
+from streaming.scalars.expression import Column
+from streaming.scalars.meanings import normal as one_value
+from streaming.scalars.types import NULL, arrow_type
 from tests.properties.trees import (
     RELATIONS,
     TYPES,

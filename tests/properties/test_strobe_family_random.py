@@ -12,9 +12,9 @@ import pytest
 
 from streaming.simulator.case import Case, Faults
 from streaming.simulator.judging import counter_example, run
-from streaming.viewmanagers.compensated import Compensated
+from streaming.viewmanagers.asking.compensated import Compensated
+from streaming.viewmanagers.asking.strobe import Strobe
 from streaming.viewmanagers.levels import Level
-from streaming.viewmanagers.strobe import Strobe
 
 HISTORIES = 60
 STRONG, COMPLETE, COMPLETE_N = Level.STRONG, Level.COMPLETE, Level.COMPLETE_N

@@ -15,9 +15,9 @@ import pytest
 
 from streaming.algebra.bag import Bag, bag
 from streaming.algebra.tree import Tree
-from streaming.algebra.viewkeys import with_keys
-from streaming.viewmanagers.c_strobe import CStrobe
-from streaming.viewmanagers.strobe import Strobe
+from streaming.algebra.view_keys import with_keys
+from streaming.viewmanagers.asking.c_strobe import CStrobe
+from streaming.viewmanagers.asking.strobe import Strobe
 from tests.askedsources import Change, tables, view
 from tests.strobe_as_printed import AsPrinted, ConditionOnAll
 from tests.strobeworld import Make, Played, one_message

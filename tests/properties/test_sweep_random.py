@@ -15,12 +15,12 @@ import pytest
 
 from streaming.algebra.bag import added
 from streaming.algebra.numbered import Numbered, flat
-from streaming.algebra.query import Answer, Query, SourceAnswer, SourceQuery
+from streaming.algebra.source_queries import Answer, Query, SourceAnswer, SourceQuery
+from streaming.ask.fifo import FifoAdapter
+from streaming.ask.processor import QueryProcessor
 from streaming.messages import ActionList, SourceLog, Updates
-from streaming.queries.fifo import FifoAdapter
-from streaming.queries.processor import QueryProcessor
+from streaming.viewmanagers.asking.sweep import SweepManager
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.sweep import SweepManager
 from tests.askedsources import Change, Sources, tables, view
 
 RELATIONS = tables(x__r="a b", y__s="b c", z__t="c d", x__u="d e")

@@ -14,7 +14,7 @@ import pytest
 
 from streaming.algebra.bag import Bag, added
 from streaming.algebra.numbered import flat
-from streaming.algebra.query import SourceAnswer
+from streaming.algebra.source_queries import SourceAnswer
 from streaming.messages import ActionList
 from tests.askedsources import tables
 from tests.mediatedviews import Views

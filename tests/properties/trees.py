@@ -16,34 +16,24 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from streaming.algebra.bag import Bag, bag
-from streaming.algebra.casts import cast
-from streaming.algebra.functions import call
 from streaming.algebra.tree import (
     Aggregate,
     Aggregation,
-    Col,
-    Column,
     Distinct,
     Join,
-    Lit,
     Monus,
     Project,
     Relation,
-    Scalar,
     Scan,
-    Schema,
     Select,
     Tree,
     Union,
-    column_name,
-)
-from streaming.algebra.types import (
-    arrow_type,
-    avg_type,
-    decimal_parts,
-    sum_type,
 )
 from streaming.errors import FrescoError
+from streaming.scalars.casts import cast
+from streaming.scalars.expression import Col, Column, Lit, Scalar, Schema, column_name
+from streaming.scalars.functions import call
+from streaming.scalars.types import arrow_type, avg_type, decimal_parts, sum_type
 
 NUMBERS = (
     "tinyint",
@@ -130,7 +120,7 @@ def _values(type_: str, extreme: bool) -> st.SearchStrategy[object]:
 
 
 def _single(type_: str):
-    from streaming.algebra.casts import single
+    from streaming.scalars.casts import single
 
     return single if type_ == "float" else lambda value: value
 

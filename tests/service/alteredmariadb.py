@@ -12,14 +12,14 @@ import pymysql
 from alteredpostgres import AlteredTable, as_compared
 from askedmariadb import log_end, log_of
 
+from streaming.ask.mariadb.mysql_catalog import read_schemas
+from streaming.ask.mariadb.mysql_url import arguments, parse_url
 from streaming.capture.envelope import Envelope, Table
-from streaming.capture.logevents import Commit, RowChange
+from streaming.capture.log_events import Commit, RowChange
 from streaming.capture.position import Progress
 from streaming.capture.publishing import Publisher
-from streaming.embedded.mariadb import Mariadb
-from streaming.sources.mysql import read_schemas
-from streaming.sources.mysqlurl import arguments, parse_url
-from streaming.sources.schema import CapturedRelation
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.demo.embedded.mariadb_server import Mariadb
 from tests.changingviews import Shop
 
 

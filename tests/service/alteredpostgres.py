@@ -18,12 +18,12 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from streaming.ask.postgres.pg_catalog import read_schemas
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.proof.verdicts import verify_pipeline
 from streaming.readers import Warehouse
-from streaming.runtime.viewrequests import ask_to_add, ask_to_drop
-from streaming.runtime.viewstates import view_states
-from streaming.sources.postgres import read_schemas
-from streaming.sources.schema import CapturedRelation
-from streaming.verify import verify_pipeline
+from streaming.service.view_states import view_states
+from streaming.viewchanges.asked_changes import ask_to_add, ask_to_drop
 from tests.changingviews import Driver, Shop
 from tests.sourcelog import Record
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from streaming.algebra.duckops import DuckOperators
+from streaming.ask.mariadb.mysql_catalog import read_schemas, without_transactions
+from streaming.ask.mariadb.mysql_session import PLAIN
+from streaming.ask.mariadb.mysql_source import MysqlSource
+from streaming.ask.mariadb.mysql_state import Place, current_place
+from streaming.ask.mariadb.mysql_url import connect, parse_url
 from streaming.capture.binlog import LogReader
-from streaming.capture.logevents import Commit, RowChange
-from streaming.embedded.mariadb import Mariadb
-from streaming.sources.mysql import read_schemas, without_transactions
-from streaming.sources.mysqlquery import MysqlSource
-from streaming.sources.mysqlsession import PLAIN
-from streaming.sources.mysqlstate import Place, current_place
-from streaming.sources.mysqlurl import connect, parse_url
+from streaming.capture.log_events import Commit, RowChange
+from streaming.demo.embedded.mariadb_server import Mariadb
+from streaming.engines.duck.duck_operators import DuckOperators
 
 
 def captured(server: Mariadb, *tables: str) -> list[Any]:

@@ -10,17 +10,18 @@ from typing import Any
 
 import psycopg
 
-from streaming import rows as packing
-from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.parse import parse
-from streaming.algebra.query import Part, SourceAnswer, SourceQuery
-from streaming.algebra.signed import Signed
-from streaming.algebra.tree import Column, Relation, Tree
-from streaming.algebra.types import delta_schema
-from streaming.embedded.postgres import Postgres, create_databases
-from streaming.sources.postgres import read_schemas
-from streaming.sources.query import PostgresSource
-from streaming.sources.schema import CapturedRelation
+from streaming import packed_rows as packing
+from streaming.algebra.source_queries import Part, SourceAnswer, SourceQuery
+from streaming.algebra.tree import Relation, Tree
+from streaming.ask.postgres.pg_catalog import read_schemas
+from streaming.ask.postgres.pg_source import PostgresSource
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.demo.embedded.postgres_server import Postgres, create_databases
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed
+from streaming.scalars.expression import Column
+from streaming.scalars.types import delta_schema
+from streaming.sql.parse import parse
 
 
 @contextmanager

@@ -8,23 +8,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming.algebra.duckmirror import DuckMirror
-from streaming.algebra.duckops import DuckOperators
 from streaming.algebra.psj import psj_of
-from streaming.algebra.query import Answer, Query, SourceAnswer, SourceQuery
-from streaming.algebra.signed import Signed
+from streaming.algebra.source_queries import Answer, Query, SourceAnswer, SourceQuery
+from streaming.ask.fifo import FifoAdapter
+from streaming.ask.postgres.pg_source import PostgresSource
+from streaming.ask.postgres.pg_state import PgState, PgStateCodec
+from streaming.ask.processor import QueryProcessor
+from streaming.ask.splitting import paced
+from streaming.engines.duck.duck_mirror import DuckMirror
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed
 from streaming.messages import ActionList, Updates
-from streaming.queries.fifo import FifoAdapter
-from streaming.queries.processor import QueryProcessor
-from streaming.queries.splitting import paced
-from streaming.sources.pgstate import PgState, PgStateCodec
-from streaming.sources.query import PostgresSource
+from streaming.viewmanagers.asking.c_strobe import CStrobe
+from streaming.viewmanagers.asking.compensating import CompensatingManager
+from streaming.viewmanagers.asking.strobe import Strobe
+from streaming.viewmanagers.asking.sweep import SweepManager
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.c_strobe import CStrobe
-from streaming.viewmanagers.compensating import CompensatingManager
 from streaming.viewmanagers.modes import WINDOW
-from streaming.viewmanagers.strobe import Strobe
-from streaming.viewmanagers.sweep import SweepManager
 
 MODES = {
     "compensating": CompensatingManager,

@@ -1,6 +1,6 @@
 """A captured table and its rows as `_updates` holds them, from the JSON that Debezium wrote.
 
-Shares no code with `streaming.sources`: it is one half of the second assembly.
+Shares no code with `streaming.cdc`: it is one half of the second assembly.
 """
 
 from __future__ import annotations

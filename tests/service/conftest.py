@@ -19,11 +19,11 @@ from rich.console import Console
 from services import Pipeline, Process, bank_pipeline, until
 from writers import paced_by
 
-from streaming.demo import BankStack
-from streaming.embedded.description import DATABASES
-from streaming.embedded.marker import Marker
-from streaming.embedded.pace import Pace
-from streaming.embedded.workload import Workload
+from streaming.demo.bank_workload import Workload
+from streaming.demo.demonstration import BankStack
+from streaming.demo.embedded.parts import DATABASES
+from streaming.demo.marker import Marker
+from streaming.demo.pace import Pace
 
 BEFORE_CAPTURE = 600
 """Transactions around the snapshots at most: nobody reads them yet."""

@@ -23,25 +23,25 @@ import askedpostgres as asked
 import psycopg
 from writers import at_work
 
-from streaming.embedded.pace import Pace
-from streaming.embedded.postgres import create_databases
+from streaming.ask.postgres.pg_catalog import read_schemas
+from streaming.demo.embedded.postgres_server import create_databases
+from streaming.demo.pace import Pace
 from streaming.errors import FrescoError
+from streaming.isolated.delta_install import install, role_of
+from streaming.isolated.delta_query import DeltaTableSource
+from streaming.isolated.delta_tables import delta_table_of
+from streaming.isolated.isolated_stage import IsolatedStage
+from streaming.isolated.session_group import SessionGroup
 from streaming.metrics import Metrics
-from streaming.runtime.isolating import IsolatedStage
 from streaming.runtime.pulse import NOTHING
-from streaming.runtime.sessiongroup import SessionGroup
 from streaming.runtime.step import Fence, Manifest, ManifestStore, Stepper
-from streaming.sources.deltainstall import install, role_of
-from streaming.sources.deltaquery import DeltaTableSource
-from streaming.sources.deltatables import delta_table_of
-from streaming.sources.postgres import read_schemas
+from streaming.warehouse.data_files import Place
+from streaming.warehouse.delta_table import ViewTable
 from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.files import Place
-from streaming.warehouse.log import all_epochs
+from streaming.warehouse.epoch_log import all_epochs
+from streaming.warehouse.group_writer import GroupWriter
 from streaming.warehouse.snapshot import at_epoch, at_latest, open_group
-from streaming.warehouse.table import ViewTable
 from streaming.warehouse.upkeep import Upkeep
-from streaming.warehouse.writer import GroupWriter
 
 GROUP = "shop_isolated"
 AHEAD = 300

@@ -22,10 +22,10 @@ import pymysql
 import pytest
 from pymysql.constants import CLIENT
 
-from streaming.embedded.jars import cache_folder
-from streaming.embedded.mariadb import Mariadb
-from streaming.embedded.ports import LOOPBACK
-from streaming.embedded.process import Command, ManagedProcess
+from streaming.demo.embedded.mariadb_server import Mariadb
+from streaming.demo.embedded.ports import LOOPBACK
+from streaming.demo.embedded.server_process import Command, ManagedProcess
+from streaming.spark.jars import cache_folder
 
 RELEASES = {
     "mariadb-11.8": ("trixie", "mariadb-server-core"),

@@ -1,7 +1,7 @@
 """PostgreSQL's own log as numbered updates: what connector and integrator do, in one process.
 
-Each transaction of the log (`embedded.pgoutput`) gets a number in the order of commits. The delivered
-position is that of the last commit, as in the service.
+Each transaction of the log (`demo.embedded.slot_log`) gets a number in the order of commits. The
+delivered position is that of the last commit, as in the service.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from streaming.algebra.duckops import DuckOperators
 from streaming.algebra.numbered import Numbered
-from streaming.algebra.signed import Signed
 from streaming.algebra.tree import Relation
-from streaming.algebra.types import delta_schema
-from streaming.embedded.pgoutput import Committed, SlotLog
+from streaming.demo.embedded.slot_log import Committed, SlotLog
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed
 from streaming.messages import RelRun, SourceLog, Updates
+from streaming.scalars.types import delta_schema
 
 
 class Log:

@@ -18,9 +18,9 @@ from deltalake import DeltaTable
 from second_assembly import Captured, assemble, read_topics
 from services import Pipeline
 
+from streaming.proof.databases import databases
+from streaming.proof.verdicts import Verdict, verify_pipeline, verify_sources
 from streaming.readers import Warehouse
-from streaming.runtime.plan import databases
-from streaming.verify import Verdict, verify_pipeline, verify_sources
 from streaming.warehouse.names import physical_name
 from streaming.warehouse.updates import UpdatesReader
 

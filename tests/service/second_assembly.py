@@ -1,6 +1,6 @@
 """A second, independent assembly of `_updates` from the raw topics, event by event.
 
-It shares no code with `streaming.sources` and is made to be read, not to be fast: JSON events into
+It shares no code with `streaming.cdc` and is made to be read, not to be fast: JSON events into
 transactions, transactions judged by the counts of their END records, repeats dropped by passes.
 What it cannot know, the order between databases, it does not ask: the number map says which
 transactions became which number, and then each number's rows, each source's order, and each global

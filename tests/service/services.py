@@ -21,10 +21,10 @@ from unittest import mock
 
 import yaml
 
-from streaming.config import Config, load_config
-from streaming.demo import DRIVER_JAVA
-from streaming.embedded.marker import Marker
-from streaming.embedded.process import guarded
+from streaming.configuration.pipeline_config import Config, load_config
+from streaming.demo.demonstration import DRIVER_JAVA
+from streaming.demo.embedded.server_process import guarded
+from streaming.demo.marker import Marker
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
 from streaming.warehouse.epoch import Epoch

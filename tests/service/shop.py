@@ -5,10 +5,10 @@ from __future__ import annotations
 import psycopg
 from conftest import Bank
 
-from streaming.embedded.description import POSTGRES_USER, Source, connector_config
-from streaming.embedded.kafka import create_topics
-from streaming.embedded.ports import LOOPBACK
-from streaming.embedded.postgres import create_databases
+from streaming.demo.embedded.kafka_broker import create_topics
+from streaming.demo.embedded.parts import POSTGRES_USER, Source, connector_config
+from streaming.demo.embedded.ports import LOOPBACK
+from streaming.demo.embedded.postgres_server import create_databases
 
 SHOP = "shop"
 ORDERS = """

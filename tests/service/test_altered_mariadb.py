@@ -15,14 +15,14 @@ from askedmariadb import captured, log_end, log_of
 from mysqlservers import MARIADBS, database_server
 
 from streaming.capture.envelope import Envelope, Table
-from streaming.capture.logevents import Commit, Ddl, RowChange
+from streaming.capture.log_events import Commit, Ddl, RowChange
 from streaming.capture.position import Progress
 from streaming.capture.publishing import Publisher
-from streaming.embedded.mariadb import Mariadb
-from streaming.sources.debezium import Decoder
-from streaming.sources.layout import Layout, grown
-from streaming.sources.schema import CapturedSource
-from streaming.sources.unread import unread
+from streaming.captured.captured_schema import CapturedSource
+from streaming.captured.layout import Layout, grown
+from streaming.cdc.debezium import Decoder
+from streaming.cdc.unread_columns import unread
+from streaming.demo.embedded.mariadb_server import Mariadb
 from tests.changingviews import Driver
 from tests.sourcelog import Topics
 

@@ -16,7 +16,7 @@ import askedpostgres as asked
 import pytest
 from alteredpostgres import AlteredTable
 
-from streaming.embedded.postgres import Postgres
+from streaming.demo.embedded.postgres_server import Postgres
 from tests.changingviews import Driver
 
 COLUMNS = {

@@ -19,7 +19,7 @@ from services import ROOT, Pipeline, Process, until, write_pipeline
 from shop import capture_shop
 
 from streaming.plain import plain
-from streaming.verify import verify_pipeline
+from streaming.proof.verdicts import verify_pipeline
 
 VIEWS = {
     "sums": "SELECT SUM(pieces) AS pieces FROM tailor.orders",

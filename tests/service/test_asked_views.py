@@ -26,9 +26,9 @@ from writers import at_work
 from streaming.algebra.bag import Bag, evaluate
 from streaming.algebra.numbered import Numbered, NumberedBags, flat
 from streaming.algebra.tree import Tree
-from streaming.embedded.pace import Pace
-from streaming.embedded.postgres import Postgres
-from streaming.sources.query import PostgresSource
+from streaming.ask.postgres.pg_source import PostgresSource
+from streaming.demo.embedded.postgres_server import Postgres
+from streaming.demo.pace import Pace
 from streaming.viewmanagers.base import ViewSpec
 
 TRANSACTIONS, AHEAD = 120, 30

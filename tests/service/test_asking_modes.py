@@ -13,10 +13,10 @@ from conftest import Bank
 from proofs import assert_every_epoch_once, assert_no_change_twice
 from services import BANK_CONFIG, Pipeline, Process, until, write_pipeline
 
-from streaming.proof.levels import reaches
+from streaming.proof.databases import databases
+from streaming.proof.recorded_levels import reaches
+from streaming.proof.verdicts import verify_pipeline, verify_sources
 from streaming.readers import Warehouse
-from streaming.runtime.plan import databases
-from streaming.verify import verify_pipeline, verify_sources
 
 JOINED = """SELECT e.id AS entry, a.id AS account, a.owner, e.amount
 FROM north.account a JOIN north.entry e ON e.account = a.id"""

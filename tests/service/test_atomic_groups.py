@@ -18,10 +18,10 @@ from proofs import assert_equal, assert_no_change_twice
 from services import Pipeline, specified_pipeline, until
 
 from streaming.errors import FrescoError
-from streaming.proof.levels import reaches
+from streaming.proof.databases import databases
+from streaming.proof.recorded_levels import reaches
+from streaming.proof.verdicts import verify_pipeline, verify_sources
 from streaming.readers import Warehouse
-from streaming.runtime.plan import databases
-from streaming.verify import verify_pipeline, verify_sources
 
 STROBE = "STRONG CONSISTENCY USING strobe"
 JOINED = """SELECT e.id AS entry, a.id AS account, a.owner, e.amount

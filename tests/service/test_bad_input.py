@@ -22,10 +22,10 @@ from kafka import KafkaProducer
 from services import Pipeline, Process, until, write_pipeline
 from shop import capture_shop
 
-from streaming.embedded.kafka import create_topics
+from streaming.demo.embedded.kafka_broker import create_topics
+from streaming.proof.verdicts import verify_pipeline
 from streaming.readers import Warehouse
-from streaming.runtime.status import pipeline_status
-from streaming.verify import verify_pipeline
+from streaming.service.status import pipeline_status
 from tests.sourcelog import Record, SourceLog
 
 Change = tuple[str, str, dict[str, Any] | None, dict[str, Any] | None]

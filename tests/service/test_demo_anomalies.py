@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from streaming.anomalies.run import SCENARIOS
-from streaming.anomalies.shown import Anomaly, Outcome, Side, bag
+from streaming.demo.anomalies.all_anomalies import SCENARIOS
+from streaming.demo.anomalies.shown import Anomaly, Outcome, Side, bag
 
 
 @pytest.fixture(scope="module")

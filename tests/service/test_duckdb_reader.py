@@ -22,13 +22,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from warehouse_rows import delta, next_epoch, write_catalog
 
-from streaming.algebra.tree import Column
-from streaming.ddl import ddl
+from streaming.cli.ddl import ddl
 from streaming.readers import Warehouse
-from streaming.warehouse.options import TableOptions, WriterOptions
-from streaming.warehouse.table import ViewTable
+from streaming.scalars.expression import Column
+from streaming.warehouse.delta_table import ViewTable
+from streaming.warehouse.group_writer import GroupWriter
+from streaming.warehouse.table_options import TableOptions, WriterOptions
 from streaming.warehouse.upkeep import Upkeep, UpkeepOptions
-from streaming.warehouse.writer import GroupWriter
 
 SCHEMA = (
     Column("account", "bigint"),

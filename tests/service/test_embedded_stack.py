@@ -20,11 +20,11 @@ from kafka import KafkaConsumer, TopicPartition
 from psycopg.rows import dict_row
 from services import until
 
-from streaming.embedded.bank import BULK_FIRST_ID, bulk_transfers, create_bank
-from streaming.embedded.description import BANK_TABLES, DATABASES, Source, bank_sources
-from streaming.embedded.pace import Pace
-from streaming.embedded.stack import Stack
-from streaming.embedded.workload import Workload
+from streaming.demo.bank import BULK_FIRST_ID, bulk_transfers, create_bank
+from streaming.demo.bank_workload import Workload
+from streaming.demo.embedded.parts import BANK_TABLES, DATABASES, Source, bank_sources
+from streaming.demo.embedded.stack import Stack
+from streaming.demo.pace import Pace
 from streaming.errors import FrescoError
 
 AHEAD = 600

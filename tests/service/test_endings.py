@@ -13,8 +13,8 @@ import pytest
 from conftest import Bank
 from services import Pipeline, Process, until
 
-from streaming.runtime.status import pipeline_status
-from streaming.runtime.viewstates import view_states
+from streaming.service.status import pipeline_status
+from streaming.service.view_states import view_states
 
 LINES_OF_OTHERS = re.compile(
     r"^\s+at [\w.$]+\(|py4j|log4j|ECONNREFUSED|org\.apache|Traceback", re.M

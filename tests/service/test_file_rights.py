@@ -9,7 +9,7 @@ import pytest
 from conftest import Bank
 from services import specified_pipeline, until
 
-from streaming.embedded.marker import Marker
+from streaming.demo.marker import Marker
 
 VIEWS = {
     "balance": (

@@ -16,16 +16,16 @@ from isolatedpair import Pair, session, stage_of
 from psycopg.conninfo import make_conninfo
 from services import until
 
-from streaming.anomalies import locks
-from streaming.embedded.postgres import Postgres
+from streaming.ask.postgres.pg_catalog import read_schemas
+from streaming.demo.anomalies import lock_order
+from streaming.demo.embedded.postgres_server import Postgres
 from streaming.errors import FrescoError
+from streaming.isolated import delta_install
+from streaming.isolated.delta_install import install, remove, role_of
+from streaming.isolated.delta_tables import delta_table_of
+from streaming.isolated.isolated_stage import IsolatedStage
+from streaming.isolated.session_loop import SessionLoop
 from streaming.metrics import Metrics
-from streaming.runtime.isolating import IsolatedStage
-from streaming.runtime.sessionloop import SessionLoop
-from streaming.sources import deltainstall
-from streaming.sources.deltainstall import install, remove, role_of
-from streaming.sources.deltatables import delta_table_of
-from streaming.sources.postgres import read_schemas
 
 MOMENTS = [
     "before evaluate",
@@ -72,7 +72,9 @@ def settled(pair: Pair) -> None:
 
 def test_killed_at_every_step_each_state_is_one_of_the_databases(pair: Pair) -> None:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["isolatedpair", "askedpostgres", "streaming.sources.query"])
+    context.set_forkserver_preload(
+        ["isolatedpair", "askedpostgres", "streaming.ask.postgres.pg_source"]
+    )
     bare = Pair(pair.dsns, pair.folder)  # the writers' records change while it is handed over
     with pair.at_work(SEED):
         for at, moment in enumerate(MOMENTS):
@@ -243,8 +245,8 @@ def test_a_table_whose_writers_do_not_end_is_left_alone(
     """An installation waits for them and holds up later ones: so it does for moments only."""
     dsn = pair.dsns["north"]
     asked.execute(dsn, "DROP TRIGGER fresco_shop_rows ON o")
-    monkeypatch.setattr(deltainstall, "LOCK_MS", 100)
-    monkeypatch.setattr(deltainstall, "ATTEMPTS", 2)
+    monkeypatch.setattr(delta_install, "LOCK_MS", 100)
+    monkeypatch.setattr(delta_install, "ATTEMPTS", 2)
     with psycopg.connect(dsn) as writer:
         writer.execute("INSERT INTO o VALUES (-1, 0, 0)")
         with pytest.raises(FrescoError) as refused:
@@ -261,7 +263,7 @@ def test_a_table_whose_writers_do_not_end_is_left_alone(
 def test_a_server_that_is_too_old_is_refused_with_the_mode_that_can(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deltainstall, "OLDEST", 990_000)
+    monkeypatch.setattr(delta_install, "OLDEST", 990_000)
     with pytest.raises(FrescoError) as refused:
         pair.install("north")
     assert refused.value.code == "SOURCE_VERSION" and refused.value.where == "source north"
@@ -305,9 +307,9 @@ def test_a_database_that_lets_a_reader_pass_a_lock_shows_no_figure_1(
     server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The schedule cannot be played then; the demo says so and does not wait for ever."""
-    monkeypatch.setattr(locks, "SECONDS", 0.5)
-    monkeypatch.setattr(locks, "_TR2", "SELECT t, x FROM r ORDER BY t")
+    monkeypatch.setattr(lock_order, "SECONDS", 0.5)
+    monkeypatch.setattr(lock_order, "_TR2", "SELECT t, x FROM r ORDER BY t")
     with pytest.raises(FrescoError) as late:
-        locks.figure_1(server, SEED)
+        lock_order.figure_1(server, SEED)
     assert late.value.code == "DEMO_LOCK" and late.value.where == "figure-1"
     assert "does not wait" in late.value.what and "lock rows" in late.value.todo

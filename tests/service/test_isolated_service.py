@@ -14,10 +14,10 @@ import yaml
 from conftest import Bank
 from services import BANK_CONFIG, Pipeline, Process, until, write_pipeline
 
+from streaming.proof.databases import databases
+from streaming.proof.verdicts import verify_pipeline, verify_sources
 from streaming.readers import Warehouse
-from streaming.runtime.plan import databases
-from streaming.runtime.status import pipeline_status
-from streaming.verify import verify_pipeline, verify_sources
+from streaming.service.status import pipeline_status
 
 JOINED = """SELECT e.id AS entry, a.id AS account, a.owner, e.amount
 FROM north.account a JOIN north.entry e ON e.account = a.id"""

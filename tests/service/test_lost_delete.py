@@ -10,19 +10,20 @@ from askedmariadb import captured, log_end, log_of
 from mysqlservers import MARIADBS, database_server
 
 from streaming.capture.envelope import Envelope, Table
-from streaming.capture.logevents import Commit, RowChange
+from streaming.capture.log_events import Commit, RowChange
 from streaming.capture.position import Progress
 from streaming.capture.publishing import Publisher
-from streaming.catalog import load_views
-from streaming.embedded.mariadb import Mariadb
+from streaming.captured.captured_schema import CapturedSource
+from streaming.configuration.source_config import Source
+from streaming.demo.embedded.mariadb_server import Mariadb
+from streaming.pipeline.catalog import load_views
+from streaming.pipeline.choosing import choose
+from streaming.pipeline.configured_groups import form_groups
+from streaming.pipeline.plan import Pipeline
+from streaming.proof.verdicts import verify_pipeline
 from streaming.readers import Warehouse
-from streaming.runtime.choosing import choose
-from streaming.runtime.grouping import form_groups
-from streaming.runtime.plan import Pipeline
-from streaming.runtime.viewstates import suspended_views, view_states
-from streaming.sourceconfig import Source
-from streaming.sources.schema import CapturedSource
-from streaming.verify import verify_pipeline
+from streaming.service.view_states import view_states
+from streaming.viewchanges.asked_changes import suspended_views
 from tests.changingviews import NAME, Driver, Shop
 
 TABLES = ("entry", "other")

@@ -13,22 +13,22 @@ import pytest
 from askedmariadb import captured, log_end, log_of
 from mysqlservers import MARIADBS, database_server
 
-from streaming.capture import undoing
+from streaming.ask.mariadb import mysql_url
+from streaming.ask.mariadb.mysql_catalog import read_schemas
+from streaming.ask.mariadb.mysql_check import check_server
+from streaming.ask.mariadb.mysql_url import arguments, asking, parse_url
+from streaming.capture import rollbacks
 from streaming.capture.envelope import Envelope, Table
-from streaming.capture.logevents import RowChange, Truncate
+from streaming.capture.log_events import RowChange, Truncate
 from streaming.capture.position import Progress
 from streaming.capture.publishing import Publisher
-from streaming.embedded.mariadb import Mariadb
+from streaming.captured.captured_schema import CapturedSource
+from streaming.captured.checked import Checked
+from streaming.cdc.debezium import Decoder
+from streaming.demo.embedded.mariadb_server import Mariadb
 from streaming.errors import FrescoError
 from streaming.proof.databases import Database
-from streaming.proof.mysqltables import read_tables
-from streaming.sources import mysqlurl
-from streaming.sources.checked import Checked
-from streaming.sources.debezium import Decoder
-from streaming.sources.mysql import read_schemas
-from streaming.sources.mysqlcheck import check_server
-from streaming.sources.mysqlurl import arguments, asking, parse_url
-from streaming.sources.schema import CapturedSource
+from streaming.proof.mariadb_tables import read_tables
 from tests.sourcelog import Topics
 
 
@@ -125,7 +125,7 @@ def test_what_was_rolled_back_to_a_savepoint_or_whole_is_not_told(
     )
     try:
         for held in (10_000, 0):
-            monkeypatch.setattr(undoing, "HELD", held)
+            monkeypatch.setattr(rollbacks, "HELD", held)
             server.execute("DELETE FROM shop.my")
             found = logged(server, part, first, whole, mixed, tables=("t", "my"))
             assert [after["id"] for _, _, after in found] == [20, 23, 32, 101], held
@@ -376,7 +376,7 @@ def test_a_truncate_is_seen_as_its_session_wrote_it(server: Mariadb) -> None:
 def test_no_question_waits_for_ever_for_a_locked_table(
     server: Mariadb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mysqlurl, "LOCK_SECONDS", 1)
+    monkeypatch.setattr(mysql_url, "LOCK_SECONDS", 1)
     url, other = (
         server.url("shop"),
         pymysql.connect(**arguments(parse_url(server.url("shop"), "shop"))),

@@ -15,14 +15,14 @@ from proofs import assert_complete, assert_equal, assert_every_epoch_once, asser
 from services import Pipeline, Process, until
 from twodatabases import Shop, open_shop, parts, shop_pipeline, start_capture
 
+from streaming.ask.mariadb.mysql_state import Place
+from streaming.capture.kafka_writer import MAX_RECORD_BYTES, Writer
 from streaming.capture.position import Progress
-from streaming.capture.writer import MAX_RECORD_BYTES, Writer
-from streaming.config import parse_config
+from streaming.configuration.pipeline_config import parse_config
 from streaming.errors import FrescoError
+from streaming.proof.databases import databases
+from streaming.proof.verdicts import verify_pipeline, verify_sources
 from streaming.readers import Warehouse
-from streaming.runtime.plan import databases
-from streaming.sources.mysqlstate import Place
-from streaming.verify import verify_pipeline, verify_sources
 
 THREADS, EACH = 16, 6
 LATE_MS = 300_000

@@ -12,12 +12,7 @@ from askedmariadb import log_end, log_of, until_rows
 from mysqlservers import database_server
 from twodatabases import mariadb_server
 
-from streaming.capture.logevents import RowChange
-from streaming.embedded import mariadb
-from streaming.embedded.mariadb import Mariadb
-from streaming.errors import FrescoError
-from streaming.sources.checked import Checked
-from streaming.sources.mysqlcheck import (
+from streaming.ask.mariadb.mysql_check import (
     SETTINGS,
     Cascade,
     Server,
@@ -27,6 +22,11 @@ from streaming.sources.mysqlcheck import (
     check_server,
     require,
 )
+from streaming.capture.log_events import RowChange
+from streaming.captured.checked import Checked
+from streaming.demo.embedded import mariadb_server as mariadb
+from streaming.demo.embedded.mariadb_server import Mariadb
+from streaming.errors import FrescoError
 
 
 @pytest.fixture(scope="module")

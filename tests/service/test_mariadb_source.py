@@ -14,23 +14,24 @@ from askedmariadb import captured, log_of, source, until_rows
 from mysqlservers import MARIADBS, database_server
 from writers import at_work
 
-from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.query import SourceQuery
-from streaming.algebra.tree import Column, Join, Scan
+from streaming.algebra.source_queries import SourceQuery
+from streaming.algebra.tree import Join, Scan
+from streaming.ask.mariadb.mysql_session import PLAIN
+from streaming.ask.mariadb.mysql_source import MysqlSource
+from streaming.ask.mariadb.mysql_url import connect, parse_url
 from streaming.capture.envelope import Envelope, Table
-from streaming.capture.logevents import Commit, RowChange, Truncate
-from streaming.capture.snapshot import Scan as TableScan
-from streaming.capture.snapshot import Snapshot, begin
-from streaming.embedded.mariadb import Mariadb
-from streaming.embedded.pace import Pace
+from streaming.capture.initial_scan import Scan as TableScan
+from streaming.capture.initial_scan import Snapshot, begin
+from streaming.capture.log_events import Commit, RowChange, Truncate
+from streaming.captured.captured_schema import CapturedSource
+from streaming.cdc.debezium import Decoder
+from streaming.demo.embedded.mariadb_server import Mariadb
+from streaming.demo.pace import Pace
+from streaming.engines.duck.duck_operators import DuckOperators
 from streaming.errors import FrescoError
 from streaming.proof.databases import Database
-from streaming.proof.mysqltables import read_tables
-from streaming.sources.debezium import Decoder
-from streaming.sources.mysqlquery import MysqlSource
-from streaming.sources.mysqlsession import PLAIN
-from streaming.sources.mysqlurl import connect, parse_url
-from streaming.sources.schema import CapturedSource
+from streaming.proof.mariadb_tables import read_tables
+from streaming.scalars.expression import Column
 from tests.sourcelog import Topics
 
 ANSWERS, TRANSACTIONS, AHEAD = 20, 150, 20

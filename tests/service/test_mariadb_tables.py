@@ -12,14 +12,14 @@ from askedmariadb import captured, log_end, log_of
 from mysqlservers import MARIADBS, database_server
 from test_mariadb_log import until_end
 
-from streaming.capture.logevents import Commit, Refill, RowChange, Truncate
-from streaming.capture.service import Capture
-from streaming.config import parse_config
-from streaming.embedded.mariadb import Mariadb
+from streaming.ask.mariadb.mysql_check import check_server, require
+from streaming.capture.capturing import Capture
+from streaming.capture.log_events import Commit, Refill, RowChange, Truncate
+from streaming.captured.checked import Checked
+from streaming.configuration.pipeline_config import parse_config
+from streaming.demo.embedded.mariadb_server import Mariadb
 from streaming.errors import FrescoError
-from streaming.runtime.schemas import source_relations
-from streaming.sources.checked import Checked
-from streaming.sources.mysqlcheck import check_server, require
+from streaming.pipeline.source_schemas import source_relations
 
 
 @pytest.fixture(scope="module", params=MARIADBS)

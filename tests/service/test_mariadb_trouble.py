@@ -13,18 +13,18 @@ from askedmariadb import captured, log_end, log_files, log_of, source, until_row
 from services import until
 from twodatabases import mariadb_server
 
-from streaming.algebra.duckops import DuckOperators
+from streaming.ask.mariadb.mysql_catalog import read_schemas
+from streaming.ask.mariadb.mysql_check import check_rights, check_server, require
+from streaming.ask.mariadb.mysql_session import PLAIN, MysqlSession
+from streaming.ask.mariadb.mysql_state import Place
+from streaming.ask.mariadb.mysql_url import asking, connect, parse_url
+from streaming.capture.capturing import PASSING, Capture
+from streaming.capture.initial_scan import gtid_at
 from streaming.capture.position import Progress
-from streaming.capture.service import PASSING, Capture
-from streaming.capture.snapshot import gtid_at
-from streaming.config import Config, parse_config
-from streaming.embedded.mariadb import Mariadb
+from streaming.configuration.pipeline_config import Config, parse_config
+from streaming.demo.embedded.mariadb_server import Mariadb
+from streaming.engines.duck.duck_operators import DuckOperators
 from streaming.errors import FrescoError
-from streaming.sources.mysql import read_schemas
-from streaming.sources.mysqlcheck import check_rights, check_server, require
-from streaming.sources.mysqlsession import PLAIN, MysqlSession
-from streaming.sources.mysqlstate import Place
-from streaming.sources.mysqlurl import asking, connect, parse_url
 
 
 @pytest.fixture(scope="module")

@@ -21,11 +21,11 @@ from proofs import assert_equal
 from services import BANK_CONFIG, Pipeline, until, write_pipeline
 
 from streaming.errors import FrescoError
-from streaming.proof.levels import reaches
+from streaming.proof.databases import databases
+from streaming.proof.recorded_levels import reaches
+from streaming.proof.verdicts import verify_pipeline, verify_sources
 from streaming.readers import Warehouse
-from streaming.runtime.plan import databases
-from streaming.runtime.status import pipeline_status
-from streaming.verify import verify_pipeline, verify_sources
+from streaming.service.status import pipeline_status
 
 JOINED = """SELECT e.id AS entry, a.id AS account, a.owner, e.amount
 FROM north.account a JOIN north.entry e ON e.account = a.id"""

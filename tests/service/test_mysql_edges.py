@@ -21,21 +21,21 @@ from askedmariadb import captured, log_end, log_of, source, until_rows
 from mysqledges import DOCUMENTS, EDGES, MADE
 from mysqlservers import EVERY, database_server
 
-from streaming.algebra.duckops import DuckOperators
 from streaming.algebra.tree import Join, Scan
-from streaming.algebra.types import delta_schema
+from streaming.ask.mariadb.mysql_session import PLAIN
+from streaming.ask.mariadb.mysql_url import connect, parse_url
+from streaming.ask.mariadb.mysql_values import columns_of
 from streaming.capture.envelope import Envelope, Table
-from streaming.capture.logevents import RowChange
-from streaming.capture.snapshot import Scan as TableScan
-from streaming.capture.snapshot import Snapshot, begin
-from streaming.embedded.mariadb import Mariadb
+from streaming.capture.initial_scan import Scan as TableScan
+from streaming.capture.initial_scan import Snapshot, begin
+from streaming.capture.log_events import RowChange
+from streaming.captured.captured_schema import CapturedRelation, CapturedSource
+from streaming.cdc.debezium import Decoder
+from streaming.demo.embedded.mariadb_server import Mariadb
+from streaming.engines.duck.duck_operators import DuckOperators
 from streaming.proof.databases import Database
-from streaming.proof.mysqltables import read_tables
-from streaming.sources.debezium import Decoder
-from streaming.sources.mysqlsession import PLAIN
-from streaming.sources.mysqlurl import connect, parse_url
-from streaming.sources.mysqlvalues import columns_of
-from streaming.sources.schema import CapturedRelation, CapturedSource
+from streaming.proof.mariadb_tables import read_tables
+from streaming.scalars.types import delta_schema
 from tests.sourcelog import Topics
 
 SURROUNDINGS = (

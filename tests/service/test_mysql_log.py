@@ -11,13 +11,13 @@ from askedmariadb import captured, log_end, log_of
 from mysqlservers import connected, database_server
 from test_mariadb_log import until_end
 
-from streaming.capture.logevents import Begin, Commit, RowChange, Truncate
-from streaming.capture.snapshot import begin
-from streaming.embedded.mariadb import Mariadb
+from streaming.ask.mariadb.mysql_check import check_server
+from streaming.ask.mariadb.mysql_session import PLAIN, MysqlSession
+from streaming.ask.mariadb.mysql_url import connect, parse_url
+from streaming.capture.initial_scan import begin
+from streaming.capture.log_events import Begin, Commit, RowChange, Truncate
+from streaming.demo.embedded.mariadb_server import Mariadb
 from streaming.errors import FrescoError
-from streaming.sources.mysqlcheck import check_server
-from streaming.sources.mysqlsession import PLAIN, MysqlSession
-from streaming.sources.mysqlurl import connect, parse_url
 
 pytestmark = pytest.mark.deep
 

@@ -17,15 +17,15 @@ from proofs import assert_complete
 from services import Pipeline, until, write_pipeline
 from typer.testing import CliRunner
 
-from streaming.cli import app
-from streaming.embedded.description import POSTGRES_USER, Source, connector_config
-from streaming.embedded.kafka import create_topics
-from streaming.embedded.ports import LOOPBACK
-from streaming.embedded.postgres import create_databases
+from streaming.cli.commands import app
+from streaming.demo.embedded.kafka_broker import create_topics
+from streaming.demo.embedded.parts import POSTGRES_USER, Source, connector_config
+from streaming.demo.embedded.ports import LOOPBACK
+from streaming.demo.embedded.postgres_server import create_databases
 from streaming.errors import FrescoError
+from streaming.proof.databases import databases
+from streaming.proof.verdicts import verify_pipeline, verify_sources
 from streaming.readers import Warehouse
-from streaming.runtime.plan import databases
-from streaming.verify import verify_pipeline, verify_sources
 
 ODD = Source("odd", tables=("public.price", "public.early"))
 TABLES = """

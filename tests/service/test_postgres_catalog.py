@@ -11,19 +11,19 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from streaming.algebra.parse import parse
-from streaming.embedded.postgres import Postgres, create_databases
-from streaming.errors import FrescoError
-from streaming.sources import postgres
-from streaming.sources.checked import Checked, failed, table_locked
-from streaming.sources.postgres import (
+from streaming.ask.postgres import pg_catalog
+from streaming.ask.postgres.pg_catalog import (
     check_replica_identity,
     connected,
     read_origin,
     read_schemas,
     topic_name,
 )
-from streaming.sources.published import check_published
+from streaming.ask.postgres.published import check_published
+from streaming.captured.checked import Checked, failed, table_locked
+from streaming.demo.embedded.postgres_server import Postgres, create_databases
+from streaming.errors import FrescoError
+from streaming.sql.parse import parse
 
 TABLES = """
 CREATE TABLE "Order Items" (
@@ -268,7 +268,7 @@ def test_no_question_waits_for_ever_for_a_locked_table(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session that has locked a table holds up neither a start nor `doctor`: it is told of."""
-    monkeypatch.setattr(postgres, "LOCK_SECONDS", 1)
+    monkeypatch.setattr(pg_catalog, "LOCK_SECONDS", 1)
     tables = ["public.halves"]
     with psycopg.connect(dsn) as other:
         other.execute("CREATE TABLE halves (x int) PARTITION BY RANGE (x)")

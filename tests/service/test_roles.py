@@ -17,9 +17,9 @@ from proofs import (
 )
 from services import Pipeline, Process, until
 
-from streaming.runtime.plan import databases
-from streaming.runtime.status import pipeline_status
-from streaming.verify import verify_pipeline, verify_sources
+from streaming.proof.databases import databases
+from streaming.proof.verdicts import verify_pipeline, verify_sources
+from streaming.service.status import pipeline_status
 
 OTHERS = ("branch_total", "large_entry", "owner_entries", "total")
 VIEW, MERGE = "view:balance", "merge:split"

@@ -9,10 +9,10 @@ import pytest
 from conftest import Bank
 from kafka import KafkaProducer
 
-from streaming.config import Config, parse_config
-from streaming.embedded.kafka import create_topics
+from streaming.configuration.pipeline_config import Config, parse_config
+from streaming.demo.embedded.kafka_broker import create_topics
 from streaming.errors import FrescoError
-from streaming.runtime.plan import plan_pipeline
+from streaming.pipeline.plan import plan_pipeline
 
 RECORDED = Path(__file__).parent.parent / "golden" / "debezium" / "bank_with_schema.jsonl"
 VIEW = "CREATE MATERIALIZED VIEW owners AS SELECT owner, branch FROM told.account"

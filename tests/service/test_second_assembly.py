@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 from second_assembly import Assembly, Captured, assemble
 
-from streaming.algebra.tree import Column, Relation
-from streaming.algebra.types import delta_schema
-from streaming.sources.intake import Intake, IntakeResult
-from streaming.sources.schema import CapturedRelation
+from streaming.algebra.tree import Relation
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.cdc.intake import Intake, IntakeResult
+from streaming.scalars.expression import Column
+from streaming.scalars.types import delta_schema
 
 RECORDED = Path(__file__).parent.parent / "golden" / "debezium" / "bank.jsonl"
 COLUMNS = {

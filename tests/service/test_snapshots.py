@@ -13,10 +13,10 @@ import yaml
 from conftest import Bank
 from services import BANK_CONFIG, Pipeline, Process, until, write_pipeline
 
-from streaming.embedded.description import POSTGRES_USER
-from streaming.embedded.postgres import create_databases
+from streaming.demo.embedded.parts import POSTGRES_USER
+from streaming.demo.embedded.postgres_server import create_databases
+from streaming.proof.verdicts import verify_pipeline
 from streaming.readers import Warehouse
-from streaming.verify import verify_pipeline
 
 SEED = 411
 ITEMS = 3000

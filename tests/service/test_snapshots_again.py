@@ -21,12 +21,12 @@ from proofs import assert_equal, assert_every_epoch_once, assert_no_change_twice
 from services import Pipeline, Process, specified_pipeline, until
 from writers import writing
 
-from streaming.embedded.description import POSTGRES_USER, Source, connector_config
-from streaming.embedded.kafka import create_topics
-from streaming.embedded.ports import LOOPBACK
-from streaming.embedded.postgres import create_databases
-from streaming.runtime.plan import databases
-from streaming.verify import verify_pipeline, verify_sources
+from streaming.demo.embedded.kafka_broker import create_topics
+from streaming.demo.embedded.parts import POSTGRES_USER, Source, connector_config
+from streaming.demo.embedded.ports import LOOPBACK
+from streaming.demo.embedded.postgres_server import create_databases
+from streaming.proof.databases import databases
+from streaming.proof.verdicts import verify_pipeline, verify_sources
 
 NAME = "again"
 SIGNALS = f"{NAME}.signals"

@@ -20,14 +20,14 @@ from pglog import Log
 from services import until
 from writers import at_work
 
-from streaming.embedded.pace import Pace
-from streaming.embedded.postgres import Postgres
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.demo.embedded.postgres_server import Postgres
+from streaming.demo.pace import Pace
 from streaming.errors import FrescoError
-from streaming.rows import unpack
-from streaming.runtime.asking import Access
-from streaming.runtime.firstrows import FirstRows
-from streaming.runtime.sourceload import SourceLoad
-from streaming.sources.schema import CapturedRelation
+from streaming.packed_rows import unpack
+from streaming.stages.asking_stage import Access
+from streaming.stages.first_rows import FirstRows
+from streaming.stages.source_load import SourceLoad
 from streaming.warehouse.updates import UpdatesReader, UpdatesWriter
 from streaming.warehouse.upkeep import drop_below
 

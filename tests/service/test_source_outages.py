@@ -23,10 +23,10 @@ from psycopg.conninfo import conninfo_to_dict
 from services import BANK_CONFIG, Pipeline, Process, until, write_pipeline
 
 from streaming.errors import FrescoError
+from streaming.proof.databases import databases
+from streaming.proof.verdicts import verify_pipeline, verify_sources
 from streaming.readers import Warehouse
-from streaming.runtime.plan import databases
-from streaming.runtime.trouble import told_trouble
-from streaming.verify import verify_pipeline, verify_sources
+from streaming.stages.stage_trouble import told_trouble
 
 JOINED = (
     "SELECT e.id, a.id AS account, a.owner, e.amount"

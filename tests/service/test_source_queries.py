@@ -16,14 +16,15 @@ from askedpostgres import execute, known, source
 from services import until
 from writers import at_work
 
-from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.query import SourceQuery
-from streaming.algebra.signed import Signed
-from streaming.algebra.tree import Column, Join, Scan
-from streaming.embedded.pace import Pace
-from streaming.embedded.postgres import Postgres
-from streaming.sources.pgstate import PgState, PgStateCodec
-from streaming.sources.query import PostgresSource
+from streaming.algebra.source_queries import SourceQuery
+from streaming.algebra.tree import Join, Scan
+from streaming.ask.postgres.pg_source import PostgresSource
+from streaming.ask.postgres.pg_state import PgState, PgStateCodec
+from streaming.demo.embedded.postgres_server import Postgres
+from streaming.demo.pace import Pace
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed
+from streaming.scalars.expression import Column
 
 BIG = 100_000
 ANSWERS, TRANSACTIONS, AHEAD = 60, 250, 20

@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from services import until
 
-from streaming.algebra.query import SourceQuery
-from streaming.embedded.postgres import Postgres
+from streaming.algebra.source_queries import SourceQuery
+from streaming.ask.postgres.pg_source import PostgresSource
+from streaming.demo.embedded.postgres_server import Postgres
 from streaming.errors import FrescoError
-from streaming.sources.query import PostgresSource
 
 STATE = SourceQuery("v", 0, 1, "north", ())  # type: ignore[var-annotated]
 

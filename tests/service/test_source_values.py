@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 from askedpostgres import execute, known, source
 
-from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.tree import Column, Join, Scan
-from streaming.embedded.postgres import Postgres
+from streaming.algebra.tree import Join, Scan
+from streaming.ask.postgres.pg_source import PostgresSource
+from streaming.captured.json_values import casts
+from streaming.demo.embedded.postgres_server import Postgres
+from streaming.engines.duck.duck_operators import DuckOperators
 from streaming.errors import FrescoError
-from streaming.sources.query import PostgresSource
-from streaming.sources.values import casts
+from streaming.scalars.expression import Column
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +124,7 @@ def same(column: pa.ChunkedArray, log: pa.Array) -> bool:
 
 
 def decoded(captured: Any, texts: list[str | None]) -> pa.Array:
-    """What `sources.values` makes of Debezium's texts of the column x."""
+    """What `captured.json_values` makes of Debezium's texts of the column x."""
     found = casts(replace(captured, decimals="string"), "x")[1]
     engine = duckdb.connect()
     engine.execute("SET TimeZone = 'UTC'")

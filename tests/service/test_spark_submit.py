@@ -12,10 +12,10 @@ import pyspark
 import pytest
 from services import ROOT, Pipeline, Process, until
 
-from streaming.embedded.description import SPARK_SET
-from streaming.embedded.jars import IVY_SETTINGS, cache_folder
-from streaming.runtime.session import PACKAGES
-from streaming.verify import verify_pipeline
+from streaming.proof.verdicts import verify_pipeline
+from streaming.spark.artifacts import SPARK_SET
+from streaming.spark.jars import IVY_SETTINGS, cache_folder
+from streaming.spark.spark_session import PACKAGES
 
 
 def submit_command(pipeline: Pipeline, folder: Path) -> list[str]:

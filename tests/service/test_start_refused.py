@@ -26,11 +26,11 @@ from conftest import Bank
 from kafka import KafkaAdminClient, KafkaProducer
 from services import BANK_CONFIG, write_pipeline
 
-from streaming.catalog import save_catalog
-from streaming.embedded.kafka import create_topics
-from streaming.embedded.ports import LOOPBACK
+from streaming.demo.embedded.kafka_broker import create_topics
+from streaming.demo.embedded.ports import LOOPBACK
+from streaming.pipeline.catalog import save_catalog
+from streaming.pipeline.plan import plan_pipeline
 from streaming.runtime.kafka import Topics
-from streaming.runtime.plan import plan_pipeline
 
 Settings = dict[str, Any]
 
@@ -62,7 +62,7 @@ def settings(tmp_path: Path) -> Settings:
 def imported() -> ForkServerContext:
     """Processes that begin with the program imported."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["streaming.cli", "streaming.runtime.service"])
+    context.set_forkserver_preload(["streaming.cli.commands", "streaming.service.service"])
     return context
 
 
@@ -73,7 +73,7 @@ def fresco_run(config: Path, log: Path, environment: Mapping[str, str]) -> None:
         os.dup2(output, standard.fileno())
     os.environ |= {"COLUMNS": "200", **environment}
     sys.argv = ["fresco", "run", "--config", str(config)]
-    from streaming.cli import main
+    from streaming.cli.commands import main
 
     main()
 

@@ -13,15 +13,15 @@ from conftest import Bank
 from kafka import KafkaConsumer
 from services import BANK_CONFIG, until
 
-from streaming.config import parse_config
-from streaming.embedded.description import POSTGRES_USER, Source, connector_config
-from streaming.embedded.kafka import create_topics
-from streaming.embedded.ports import LOOPBACK
-from streaming.runtime.doctor import examine
+from streaming.ask.postgres.pg_catalog import read_schemas
+from streaming.captured.captured_schema import CapturedSource
+from streaming.cdc.record_shapes import check_shapes
+from streaming.configuration.pipeline_config import parse_config
+from streaming.demo.embedded.kafka_broker import create_topics
+from streaming.demo.embedded.parts import POSTGRES_USER, Source, connector_config
+from streaming.demo.embedded.ports import LOOPBACK
 from streaming.runtime.kafka import Broker
-from streaming.sources.postgres import read_schemas
-from streaming.sources.schema import CapturedSource
-from streaming.sources.shapes import check_shapes
+from streaming.service.doctor import examine
 
 TODAY = {"skipped.operations": "t", "value.converter.replace.null.with.default": "true"}
 

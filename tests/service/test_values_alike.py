@@ -24,18 +24,18 @@ from kafka import KafkaConsumer, TopicPartition
 from psycopg import sql
 from services import until
 
-from streaming.algebra import written
-from streaming.embedded.description import POSTGRES_USER, Source, connector_config
-from streaming.embedded.kafka import create_topics
-from streaming.embedded.ports import LOOPBACK
-from streaming.embedded.postgres import create_databases
-from streaming.embedded.stack import Stack
+from streaming.ask.postgres.pg_catalog import read_schemas
+from streaming.captured.captured_schema import CapturedRelation, CapturedSource
+from streaming.cdc.debezium import Decoder
+from streaming.cdc.old_dates import check_dates
+from streaming.demo.embedded.kafka_broker import create_topics
+from streaming.demo.embedded.parts import POSTGRES_USER, Source, connector_config
+from streaming.demo.embedded.ports import LOOPBACK
+from streaming.demo.embedded.postgres_server import create_databases
+from streaming.demo.embedded.stack import Stack
 from streaming.proof.databases import Database, _read_all
-from streaming.proof.engine import open_engine
-from streaming.sources.debezium import Decoder
-from streaming.sources.olddates import check_dates
-from streaming.sources.postgres import read_schemas
-from streaming.sources.schema import CapturedRelation, CapturedSource
+from streaming.proof.proof_engine import open_engine
+from streaming.scalars import written
 
 DAY = ["2024-02-29", "0001-01-01", "1582-10-04", "1582-10-15", "1500-02-28", "1883-11-18", "1900-01-01",
        "9999-12-31", "10000-01-01", "294276-12-31", "5874897-12-31", "infinity", "-infinity"]  # fmt: skip

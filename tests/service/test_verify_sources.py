@@ -9,11 +9,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from streaming.embedded.ports import choose_ports
-from streaming.embedded.postgres import Postgres, create_databases
+from streaming.demo.embedded.ports import choose_ports
+from streaming.demo.embedded.postgres_server import Postgres, create_databases
 from streaming.errors import FrescoError
 from streaming.messages import Control
-from streaming.verify import Database, verify_sources
+from streaming.proof.verdicts import Database, verify_sources
 from streaming.warehouse.upkeep import drop_below
 from tests.unit.verified_bank import Bank, transfers
 

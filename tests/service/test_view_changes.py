@@ -24,13 +24,13 @@ from proofs import assert_complete, assert_equal, assert_every_epoch_once, asser
 from services import BANK_CONFIG, ROOT, Pipeline, until, write_pipeline
 from writers import writing
 
-from streaming.catalog import load_catalog
+from streaming.pipeline.catalog import load_catalog
+from streaming.proof.databases import databases
+from streaming.proof.verdicts import verify_pipeline, verify_sources
 from streaming.readers import Warehouse
-from streaming.runtime.plan import databases
-from streaming.runtime.requests import Requests
-from streaming.verify import verify_pipeline, verify_sources
-from streaming.warehouse.files import Place
-from streaming.warehouse.table import Conflict, Table
+from streaming.viewchanges.requests import Requests
+from streaming.warehouse.data_files import Place
+from streaming.warehouse.delta_table import Conflict, Table
 from streaming.warehouse.updates import UpdatesReader
 from streaming.warehouse.upkeep import drop_below
 

@@ -16,11 +16,12 @@ from conftest import Bank
 from proofs import assert_equal, assert_every_epoch_once, assert_no_change_twice
 from services import specified_pipeline, until
 
+from streaming.pipeline.plan import plan_pipeline
+from streaming.proof.databases import databases
+from streaming.proof.verdicts import verify_pipeline, verify_sources
 from streaming.readers import Warehouse
-from streaming.runtime.plan import databases, plan_pipeline
-from streaming.runtime.requests import Requests
-from streaming.runtime.viewrequests import ask_to_add
-from streaming.verify import verify_pipeline, verify_sources
+from streaming.viewchanges.asked_changes import ask_to_add
+from streaming.viewchanges.requests import Requests
 
 COMPLETE = "COMPLETE CONSISTENCY USING replica"
 JOINED = """SELECT e.id AS entry, a.id AS account, a.owner, e.amount

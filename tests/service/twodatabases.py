@@ -23,12 +23,12 @@ import yaml
 from conftest import Bank
 from services import BANK_CONFIG, Pipeline, Process, until, write_pipeline
 
-from streaming.embedded.description import POSTGRES_USER, Source, connector_config
-from streaming.embedded.kafka import create_topics
-from streaming.embedded.mariadb import Mariadb
-from streaming.embedded.marker import Marker
-from streaming.embedded.ports import LOOPBACK
-from streaming.embedded.postgres import create_databases
+from streaming.demo.embedded.kafka_broker import create_topics
+from streaming.demo.embedded.mariadb_server import Mariadb
+from streaming.demo.embedded.parts import POSTGRES_USER, Source, connector_config
+from streaming.demo.embedded.ports import LOOPBACK
+from streaming.demo.embedded.postgres_server import create_databases
+from streaming.demo.marker import Marker
 
 ACCOUNTS = 8
 TILL_TABLES = ("public.account", "public.entry", "public.fresco_global")

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 import psycopg
 from services import Pipeline
 
-from streaming.embedded.pace import Pace
+from streaming.demo.pace import Pace
 
 AHEAD = 200
 """Transactions that writers may be ahead of a pipeline: more than any refresh or block of a test."""

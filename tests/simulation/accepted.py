@@ -1,7 +1,7 @@
 """The groups that `plan` accepts, as cases: each pair of managers over each kind of sources.
 
 A pair is two views over sources that a configuration describes. What each view's manager is, and whether
-it may be, is asked of the product (`runtime.choosing`); what the group promises follows from what its
+it may be, is asked of the product (`pipeline.choosing`); what the group promises follows from what its
 managers send (`merge.algorithms`). Nothing is listed here that `plan` refuses, and whatever it comes to
 accept is here by itself.
 """
@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 from streaming.algebra.tree import Relation
-from streaming.catalog import parse_view
-from streaming.config import Config, parse_config
+from streaming.configuration.pipeline_config import Config, parse_config
 from streaming.errors import FrescoError
 from streaming.merge.algorithms import Algorithm, Manager, algorithm_for
-from streaming.runtime.choosing import Choice, choose
-from streaming.runtime.grouping import block_size
+from streaming.pipeline.catalog import parse_view
+from streaming.pipeline.choosing import Choice, choose
+from streaming.pipeline.configured_groups import block_size
+from streaming.pipeline.view_specs import ViewSpec
 from streaming.simulator.case import (
     Case,
     Faults,
@@ -33,11 +34,10 @@ from streaming.simulator.case import (
     Visibility,
 )
 from streaming.simulator.judging import auditor
-from streaming.simulator.pipeline import simulate
-from streaming.simulator.views import catalog
+from streaming.simulator.small_views import catalog
+from streaming.simulator.world import simulate
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import MODES, Numbering, families
-from streaming.views import ViewSpec
 
 EVERY = 2
 LEVELS = (

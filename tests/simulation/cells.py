@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 
-from streaming.simulator import isolated
+from streaming.simulator import isolated_histories
 from streaming.simulator.case import Case, Faults, Load, Scenario
 from streaming.simulator.judging import holds
-from streaming.simulator.pipeline import simulate
-from streaming.simulator.views import RelationSet, ViewSet
+from streaming.simulator.small_views import RelationSet, ViewSet
+from streaming.simulator.world import simulate
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import MODES, SCENES, Scene
 
@@ -34,13 +34,17 @@ def case_of(mode: str, scene: Scene) -> Case:
 
     Complete-N is asked of messages that end with a block. Where each row change is numbered by itself,
     transactions are smaller, so that histories are as long as the others. A mode with sessions has
-    histories of its own, with every fault (`simulator.isolated`).
+    histories of its own, with every fault (`simulator.isolated_histories`).
     """
     scenario: Scenario = scene.removeprefix("one-")  # type: ignore[assignment]
     sources = 1 if scene.startswith("one-") else 3
     if MODES[mode].sessions:
         return replace(
-            isolated.CASE, modes=(mode,), scenario=scenario, sources=sources, transactions=5
+            isolated_histories.CASE,
+            modes=(mode,),
+            scenario=scenario,
+            sources=sources,
+            transactions=5,
         )
     case = Case((mode,), scenario, sources=sources, transactions=5, batch=4, vary=True)
     if MODES[mode].numbering == "event" and scenario != "single":
@@ -93,7 +97,7 @@ def drawn(case: Case, seed: int) -> Case:
 def has(case: Case, seed: int, level: Level) -> bool:
     """Whether the history of a seed has the level."""
     if MODES[case.modes[0]].sessions:
-        return isolated.holds(drawn(case, seed), seed, level)
+        return isolated_histories.holds(drawn(case, seed), seed, level)
     return holds(case, simulate(case, seed), level)
 
 

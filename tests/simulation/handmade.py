@@ -9,7 +9,7 @@ from streaming.algebra.bag import Bag, Row, bag
 from streaming.simulator.auditor import Auditor
 from streaming.simulator.case import Scenario
 from streaming.simulator.lattice import Place, Values
-from streaming.simulator.views import RelationSet, ViewSet, catalog
+from streaming.simulator.small_views import RelationSet, ViewSet, catalog
 from streaming.simulator.workload import Change, Transaction, World
 
 ROW = re.compile(r"\[([\d,]+)\]")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.simulator.views import catalog
+from streaming.simulator.small_views import catalog
 from streaming.viewmanagers.modes import families
 from tests.simulation.accepted import WORLDS, below, pairs
 from tests.simulation.cells import Runner

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from streaming.algebra import adddel
-from streaming.algebra.adddel import State
 from streaming.algebra.tree import Scan, Tree
 from streaming.errors import FrescoError
+from streaming.isolated import add_del, propagation
+from streaming.isolated.add_del import State
 from streaming.simulator.case import Case
-from streaming.viewmanagers import chains, compensating, eca, propagation, recompute
-from streaming.viewmanagers.g_strobe import GStrobe
+from streaming.viewmanagers.asking import chains, compensating, eca, recompute
+from streaming.viewmanagers.asking.g_strobe import GStrobe
+from streaming.viewmanagers.asking.sweep import SweepManager
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import MODES, Scene
-from streaming.viewmanagers.sweep import SweepManager
 from tests.simulation.cells import case_of, drawn, has
 
 HISTORIES = 150
@@ -70,12 +70,12 @@ def parts_not_waited_for(patch: pytest.MonkeyPatch) -> None:
 
 def old_as_of_the_past(patch: pytest.MonkeyPatch) -> None:
     """Equation (3) forgotten: what the other place has changed too is not taken back."""
-    right = adddel.table_in
+    right = add_del.table_in
 
     def broken(scan: Scan, state: State) -> Tree:
         return right(scan, "past" if state == "old" else state)
 
-    patch.setattr(adddel, "table_in", broken)
+    patch.setattr(add_del, "table_in", broken)
 
 
 def added_by_itself(patch: pytest.MonkeyPatch) -> None:

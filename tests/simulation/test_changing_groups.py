@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from streaming.messages import ActionList, ViewChange
-from streaming.simulator import integrating, items
+from streaming.simulator import integrator_node, items
 from streaming.simulator.case import Case
 from streaming.simulator.judging import counter_example, holds, run
-from streaming.simulator.pipeline import Pipeline, simulate
+from streaming.simulator.world import Pipeline, simulate
 from streaming.viewmanagers.levels import Level
 from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level
 
@@ -195,7 +195,7 @@ def test_a_view_that_joins_with_what_was_one_number_before_is_found(
 
     case = replace(BASE, views="each")
     assert all(holds(case, simulate(case, seed), COMPLETE) for seed in range(20))
-    monkeypatch.setattr(integrating, "whole", too_old)
+    monkeypatch.setattr(integrator_node, "whole", too_old)
     wrong = []
     for seed in range(40):
         try:
@@ -214,5 +214,5 @@ def test_a_manager_that_asks_must_be_told_what_its_first_state_has(
         return items.whole(*given).model_copy(update={"logs": {}})
 
     case, level = CASES["asking"]
-    monkeypatch.setattr(integrating, "whole", untold)
+    monkeypatch.setattr(integrator_node, "whole", untold)
     assert counter_example(case, level, range(100)) is not None

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from streaming.simulator.case import Case, Faults
-from streaming.simulator.pipeline import simulate
+from streaming.simulator.world import simulate
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import MODES
 from tests.simulation.cells import Runner, assert_level, case_of

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pytest
 
 from streaming.simulator.definition import defined
-from streaming.simulator.views import ViewSet, catalog, over_relations
+from streaming.simulator.small_views import ViewSet, catalog, over_relations
 
 TWO_LEFT = "SELECT r1.A, r1.B, r2.C FROM r1 JOIN r2 ON r1.B = r2.B"
 TWO_RIGHT = "SELECT r2.B, r2.C, r3.D FROM r2 JOIN r3 ON r2.C = r3.C"

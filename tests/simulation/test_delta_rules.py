@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from streaming.algebra import bag as bags
-from streaming.algebra import bagplan, delta, numbered
+from streaming.algebra import delta, numbered
 from streaming.algebra.delta import Changes, Delta, Match, Plan, Recount, Sum
 from streaming.algebra.tree import (
     Aggregate,
@@ -22,12 +22,13 @@ from streaming.algebra.tree import (
     Join,
     Tree,
 )
+from streaming.engines import bag_plans
 from streaming.errors import FrescoError
-from streaming.simulator import bagged
+from streaming.simulator import bag_evaluator
 from streaming.simulator.case import Case
 from streaming.simulator.judging import holds, run
-from streaming.simulator.pipeline import simulate
-from streaming.simulator.views import ViewSet, catalog
+from streaming.simulator.small_views import ViewSet, catalog
+from streaming.simulator.world import simulate
 from streaming.viewmanagers.levels import Level
 from tests.simulation.cells import forget
 
@@ -72,17 +73,17 @@ def doubled_pairs(patch: pytest.MonkeyPatch) -> None:
 
 def smaller_number(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        bagplan, "max", lambda a, b: b if a < 0 else a if b < 0 else min(a, b), raising=False
+        bag_plans, "max", lambda a, b: b if a < 0 else a if b < 0 else min(a, b), raising=False
     )
 
 
 def number_of_the_left_row(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(bagplan, "max", lambda a, b: b if a < 0 else a, raising=False)
+    patch.setattr(bag_plans, "max", lambda a, b: b if a < 0 else a, raising=False)
 
 
 def old_group_stays(patch: pytest.MonkeyPatch) -> None:
     """The group's new row goes in and its old one does not go out."""
-    right = bagplan._Batch.changes
+    right = bag_plans._Batch.changes
 
     def broken(self: Any, plan: Plan) -> dict[Any, int]:
         found = right(self, plan)
@@ -90,12 +91,12 @@ def old_group_stays(patch: pytest.MonkeyPatch) -> None:
             return {key: count for key, count in found.items() if count > 0}
         return found
 
-    patch.setattr(bagplan._Batch, "changes", broken)
+    patch.setattr(bag_plans._Batch, "changes", broken)
 
 
 def counted_once_for_a_batch(patch: pytest.MonkeyPatch) -> None:
     """What is not linear changes at the batch's last number instead of at each."""
-    right = bagplan._Batch.changes
+    right = bag_plans._Batch.changes
 
     def broken(self: Any, plan: Plan) -> dict[Any, int]:
         found = right(self, plan)
@@ -106,7 +107,7 @@ def counted_once_for_a_batch(patch: pytest.MonkeyPatch) -> None:
             net[last, row] += count
         return {key: count for key, count in net.items() if count}
 
-    patch.setattr(bagplan._Batch, "changes", broken)
+    patch.setattr(bag_plans._Batch, "changes", broken)
 
 
 def distinct_is_linear(patch: pytest.MonkeyPatch) -> None:
@@ -127,7 +128,7 @@ def no_group_before(patch: pytest.MonkeyPatch) -> None:
     def broken(tree: Aggregate, rows: bags.Bag) -> bags.Bag:
         return {} if rows and len(rows) > 1 else right(tree, rows)
 
-    patch.setattr(bagplan.bags, "aggregated", broken)
+    patch.setattr(bag_plans.bags, "aggregated", broken)
 
 
 def one_side_only(patch: pytest.MonkeyPatch) -> None:
@@ -146,13 +147,13 @@ def one_side_only(patch: pytest.MonkeyPatch) -> None:
 
 def truncate_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A truncate's rows do not become retractions."""
-    right = bagged.BagEvaluator._leaf_delta
+    right = bag_evaluator.BagEvaluator._leaf_delta
 
     def broken(self: Any, *arguments: Any) -> Any:
         found, bag = right(self, *arguments)
         return {key: count for key, count in found.items() if count > 0}, bag
 
-    patch.setattr(bagged.BagEvaluator, "_leaf_delta", broken)
+    patch.setattr(bag_evaluator.BagEvaluator, "_leaf_delta", broken)
 
 
 def lost_pairs(module: Any, name: str) -> Callable[[pytest.MonkeyPatch], None]:
@@ -221,7 +222,7 @@ def test_a_replica_makes_one_plan_for_a_message_of_several_numbers() -> None:
     for seed in range(20):
         simulate(CHAIN, seed)
     for tree in _trees("chain"):
-        for plan in bagged.rules_of(tree).plans.values():
+        for plan in bag_evaluator.rules_of(tree).plans.values():
             for node in () if plan is None else _below(plan):
                 seen.add(type(node))
                 pairs += both_changed(node)

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from streaming.messages import RelRun
-from streaming.simulator import integrating, rel
+from streaming.simulator import integrator_node, rel
 from streaming.simulator.case import Case, Faults
 from streaming.simulator.judging import auditor, counter_example, run
-from streaming.simulator.pipeline import simulate
 from streaming.simulator.rel import Pattern
-from streaming.simulator.views import Catalog
+from streaming.simulator.small_views import Catalog
+from streaming.simulator.world import simulate
 from streaming.viewmanagers.levels import Level
 from tests.simulation.cells import THOUSANDS, Runner, assert_level
 
@@ -164,7 +164,7 @@ def test_relevance_by_selections_alone_puts_an_order_in_two_places(
         )
 
     assert counter_example(case, STRONG, range(300)) is None
-    monkeypatch.setattr(integrating, "rel_runs", as_printed)
+    monkeypatch.setattr(integrator_node, "rel_runs", as_printed)
     seed = counter_example(case, STRONG, range(300))
     assert seed is not None
     outcome = run(case, seed)
@@ -190,7 +190,7 @@ def test_rows_without_a_view_in_common_may_still_have_an_order(
         return tuple(run.model_copy(update={"guarded": False}) for run in found)
 
     assert counter_example(case, COMPLETE, range(400)) is None
-    monkeypatch.setattr(integrating, "rel_runs", as_printed)
+    monkeypatch.setattr(integrator_node, "rel_runs", as_printed)
     seed = counter_example(case, STRONG, range(400))
     assert seed is not None
     outcome = run(case, seed)
@@ -215,7 +215,7 @@ def test_parts_of_a_global_transaction_move_two_views_at_once(
         return rel.rel_runs(catalog, first, bare)
 
     assert counter_example(case, STRONG, range(200)) is None
-    monkeypatch.setattr(integrating, "rel_runs", by_relation)
+    monkeypatch.setattr(integrator_node, "rel_runs", by_relation)
     seed = counter_example(case, STRONG, range(200))
     assert seed is not None
     outcome = run(case, seed)

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 from streaming.algebra.numbered import Numbered
 from streaming.simulator.__main__ import app
 from streaming.simulator.case import Case
-from streaming.simulator.history import Historian, values_text
 from streaming.simulator.judging import auditor, counter_example, run
 from streaming.simulator.lattice import Lattice
 from streaming.simulator.nodes import applied
-from streaming.simulator.pipeline import Pipeline, simulate
+from streaming.simulator.notation import Historian, values_text
 from streaming.simulator.workload import world
+from streaming.simulator.world import Pipeline, simulate
 from streaming.viewmanagers.levels import Level
 
 REPLICA = Case(scenario="local", relations="first")
@@ -226,7 +226,8 @@ def test_the_command_says_what_a_machine_refuses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "said"), [("best", "no mode best"), ("isolated", "streaming.simulator.isolated")]
+    ("mode", "said"),
+    [("best", "no mode best"), ("isolated", "streaming.simulator.isolated_histories")],
 )
 def test_an_unknown_mode_is_refused(mode: str, said: str) -> None:
     code, output = command("--mode", mode)

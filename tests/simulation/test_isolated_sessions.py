@@ -10,16 +10,15 @@ from dataclasses import replace
 
 import pytest
 
-from streaming.algebra import adddel
 from streaming.algebra.tree import Scan, Tree
-from streaming.simulator import deltasource
+from streaming.isolated import add_del, propagation
+from streaming.simulator import delta_source
 from streaming.simulator.case import Faults
-from streaming.simulator.isolated import CASE, holds, run
-from streaming.viewmanagers import propagation
+from streaming.simulator.isolated_histories import CASE, holds, run
 from streaming.viewmanagers.levels import Level
 
 CALM = Faults(reorder=1.0)
-TABLE_IN = adddel.table_in
+TABLE_IN = add_del.table_in
 
 
 def test_no_more_than_strong_because_a_session_takes_all_there_is() -> None:
@@ -42,36 +41,36 @@ def test_a_seed_is_a_history() -> None:
 # Tests of the tests: each of these is a mistake that the histories find ---------------------------
 
 
-def unnetted(scan: Scan, one: adddel.Kind, other: adddel.Kind, all_rows: bool) -> Tree:
+def unnetted(scan: Scan, one: add_del.Kind, other: add_del.Kind, all_rows: bool) -> Tree:
     """Delta tables as the triggers filled them, which is how the paper is printed."""
-    return adddel._rows(adddel.delta_table(scan, one), all_rows)
+    return add_del._rows(add_del.delta_table(scan, one), all_rows)
 
 
-def not_undone(scan: Scan, state: adddel.State) -> Tree:
+def not_undone(scan: Scan, state: add_del.State) -> Tree:
     """The table as it is, whatever has committed since the ids were read."""
     return scan if state in ("old", "past") else TABLE_IN(scan, state)
 
 
-def both_new(places: int, function: str) -> tuple[tuple[adddel.State, ...], ...]:
+def both_new(places: int, function: str) -> tuple[tuple[add_del.State, ...], ...]:
     """What came joined with the whole new table on both sides."""
-    states = adddel.terms(places, function)  # type: ignore[arg-type]
+    states = add_del.terms(places, function)  # type: ignore[arg-type]
     return tuple(tuple("old" if s == "kept" else s for s in each) for each in states)
 
 
 @pytest.fixture
 def fresh_statements() -> Iterator[None]:
-    for cached in (propagation._statement, deltasource.resolved):
+    for cached in (propagation._statement, delta_source.resolved):
         cached.cache_clear()
     yield
-    for cached in (propagation._statement, deltasource.resolved):
+    for cached in (propagation._statement, delta_source.resolved):
         cached.cache_clear()
 
 
 @pytest.mark.parametrize(
     ("module", "name", "mistake"),
     [
-        (adddel, "_net", unnetted),
-        (adddel, "table_in", not_undone),
+        (add_del, "_net", unnetted),
+        (add_del, "table_in", not_undone),
         (propagation, "terms", both_new),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from streaming.simulator.auditor import collapsed
 from streaming.simulator.case import Case
 from streaming.simulator.judging import holds
-from streaming.simulator.pipeline import simulate
+from streaming.simulator.world import simulate
 from streaming.viewmanagers.forwarding import Forwarding
 from streaming.viewmanagers.levels import Level
 from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level

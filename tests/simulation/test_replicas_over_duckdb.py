@@ -8,14 +8,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streaming.algebra.duck import DuckEvaluator
-from streaming.algebra.evaluator import Batch
-from streaming.algebra.tree import MULTIPLICITY, NUMBER, Scan, Tree, column_name, walk
+from streaming.algebra.tree import Scan, Tree, walk
+from streaming.engines.duck.duck_evaluator import DuckEvaluator
+from streaming.engines.evaluator import Batch
+from streaming.scalars.expression import MULTIPLICITY, NUMBER, column_name
 from streaming.simulator import nodes
-from streaming.simulator.bagged import NumberedTable
+from streaming.simulator.bag_evaluator import NumberedTable
 from streaming.simulator.case import Case, Faults
 from streaming.simulator.judging import holds
-from streaming.simulator.pipeline import simulate
+from streaming.simulator.world import simulate
 from streaming.viewmanagers.levels import Level
 
 COMPLETE = Level.COMPLETE
@@ -24,7 +25,7 @@ OPERATORS = replace(CHAIN, views="operators", relations="bag")
 
 
 class OverDuckDB:
-    """A replica's evaluator as the service has it: the plan as SQL (`algebra.program`)."""
+    """A replica's evaluator as the service has it: the plan as SQL (`engines.program`)."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree

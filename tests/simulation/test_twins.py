@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from streaming.ask.fifo import FifoAdapter
 from streaming.errors import ProtocolError
-from streaming.queries.fifo import FifoAdapter
 from streaming.simulator.case import Case
 from streaming.viewmanagers.modes import MODES
 from tests.simulation import (

@@ -12,7 +12,7 @@ import pytest
 from streaming.simulator.case import Case
 from streaming.simulator.judging import counter_example, run
 from streaming.viewmanagers.levels import Level
-from streaming.viewmanagers.mediator import Mediator
+from streaming.viewmanagers.over_views.mediator import Mediator
 from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level
 
 SOME = 50

@@ -14,16 +14,16 @@ from typing import Any
 
 from streaming.algebra.numbered import Numbered, NumberedBags
 from streaming.errors import FrescoError
+from streaming.isolated.isolated_manager import Isolated
 from streaming.messages import Rows
-from streaming.simulator import isolated, pipeline
+from streaming.simulator import isolated_histories, world
 from streaming.simulator.case import Case
-from streaming.simulator.integrating import Integrating
-from streaming.simulator.isolated import Sessions
+from streaming.simulator.integrator_node import Integrating
+from streaming.simulator.isolated_histories import Sessions
 from streaming.simulator.network import Out
 from streaming.simulator.nodes import AskingNode, MergeNode, Node, ReplicaNode
-from streaming.simulator.pipeline import Pipeline
-from streaming.simulator.viewnode import ViewNode
-from streaming.viewmanagers.isolated import Isolated
+from streaming.simulator.view_node import ViewNode
+from streaming.simulator.world import Pipeline
 
 
 class ByContent(NumberedBags):
@@ -59,12 +59,12 @@ class Twins(Pipeline):
     """
 
     def __init__(self, case: Case, seed: int) -> None:
-        self._made = pipeline.NumberedBags
-        pipeline.NumberedBags = ByContent  # type: ignore[misc]
+        self._made = world.NumberedBags
+        world.NumberedBags = ByContent  # type: ignore[misc]
         try:
             super().__init__(case, seed)
         finally:
-            pipeline.NumberedBags = self._made  # type: ignore[misc]
+            world.NumberedBags = self._made  # type: ignore[misc]
         self.twins: dict[str, Node] = {}
         self.chance = random.Random(f"{seed} twins")
         self.heard: dict[tuple[str, str], list[Any]] = {}
@@ -161,17 +161,17 @@ class SessionTwins(Sessions):
     """The same for `isolated`, whose machine hears messages lost, repeated and out of order anyway."""
 
     def __init__(self, case: Case, seed: int) -> None:
-        made = isolated.NumberedBags
-        isolated.NumberedBags = ByContent  # type: ignore[misc]
+        made = isolated_histories.NumberedBags
+        isolated_histories.NumberedBags = ByContent  # type: ignore[misc]
         try:
             super().__init__(case, seed)
         finally:
-            isolated.NumberedBags = made  # type: ignore[misc]
+            isolated_histories.NumberedBags = made  # type: ignore[misc]
         self.twin = self._again()
         self.compared = 0
 
     def _again(self) -> Isolated[Numbered]:
-        fresh = Isolated(isolated.GROUP, self.trees, self.operators)
+        fresh = Isolated(isolated_histories.GROUP, self.trees, self.operators)
         fresh.restore(json.loads(json.dumps(self.machine.snapshot())))
         assert written(fresh.snapshot()) == written(self.machine.snapshot())
         return fresh

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.demo import DRIVER_JAVA
-from streaming.embedded.jars import spark_jars
-from streaming.runtime.session import session_properties
+from streaming.demo.demonstration import DRIVER_JAVA
+from streaming.spark.jars import spark_jars
+from streaming.spark.spark_session import session_properties
 
 
 @pytest.fixture(scope="session")

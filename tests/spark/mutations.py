@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from streaming.algebra.lexer import lexemes
+from streaming.sql.lexer import lexemes
 
 POOL = """
 SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT UNION ALL DISTINCT AS ON USING JOIN INNER CROSS LEFT FULL OUTER SEMI

@@ -12,10 +12,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from streaming.algebra.functions import AGGREGATES, CALLS
-from streaming.algebra.parse import parse
 from streaming.algebra.tree import Tree
 from streaming.errors import FrescoError
+from streaming.scalars.functions import AGGREGATES, CALLS
+from streaming.sql.parse import parse
 from tests.golden.accepted_texts import RELATIONS, TEXTS
 from tests.spark.mutations import mutated
 from tests.unit.test_spelling import NOT_SPARK

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.ddl import ddl
+from streaming.cli.ddl import ddl
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
 from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.options import WriterOptions
+from streaming.warehouse.group_writer import GroupWriter
+from streaming.warehouse.table_options import WriterOptions
 from streaming.warehouse.upkeep import Upkeep, UpkeepOptions
-from streaming.warehouse.writer import GroupWriter
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from warehouse_rows import BALANCE, LINES, ODD, delta, next_epoch, write_catalog

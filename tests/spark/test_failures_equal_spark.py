@@ -13,14 +13,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streaming.algebra.bag import bag, evaluate
-from streaming.algebra.failure import fails
-from streaming.algebra.functions import call
-from streaming.algebra.meanings import normal
-from streaming.algebra.parse import parse
-from streaming.algebra.spark import has_no_value
-from streaming.algebra.tree import Col, Column, Relation
-from streaming.algebra.types import arrow_type
+from streaming.algebra.tree import Relation
+from streaming.engines.spark_evaluator import has_no_value
 from streaming.errors import FrescoError
+from streaming.scalars.expression import Col, Column
+from streaming.scalars.failure import fails
+from streaming.scalars.functions import call
+from streaming.scalars.meanings import normal
+from streaming.scalars.types import arrow_type
+from streaming.sql.parse import parse
 from tests.golden.guarded_queries import CHOSEN, RELATIONS, query
 from tests.golden.numeric_edges import ARITHMETIC, COMPARISONS, PAIRS, SIGNS, TYPES, edges
 from tests.properties.test_failure_properties import SEED, History, recomputed, view

@@ -17,27 +17,25 @@ from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 from pyspark.sql import SparkSession
 
 from streaming.algebra.delta import aggregates
-from streaming.algebra.duck import DuckEvaluator
-from streaming.algebra.evaluator import Batch, Evaluator, ViewError
-from streaming.algebra.functions import call
-from streaming.algebra.normal import normal
-from streaming.algebra.parse import parse
-from streaming.algebra.spark import SparkEvaluator
+from streaming.algebra.normal_form import normal
 from streaming.algebra.tree import (
     Aggregate,
     Aggregation,
-    Col,
-    Column,
     Distinct,
     Join,
     Monus,
     Project,
     Relation,
     Scan,
-    Schema,
     Tree,
 )
-from streaming.algebra.types import avg_type, delta_schema, sum_type
+from streaming.engines.duck.duck_evaluator import DuckEvaluator
+from streaming.engines.evaluator import Batch, Evaluator, ViewError
+from streaming.engines.spark_evaluator import SparkEvaluator
+from streaming.scalars.expression import Col, Column, Schema
+from streaming.scalars.functions import call
+from streaming.scalars.types import avg_type, delta_schema, sum_type
+from streaming.sql.parse import parse
 from tests.properties.delta_trees import RELATIONS, History, histories, views
 from tests.properties.test_delta_properties import apply, batch_of, recomputed
 from tests.unit import test_limits as limits

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from streaming.demo import DRIVER_JAVA
+from streaming.demo.demonstration import DRIVER_JAVA
 
 HEAD = f"""
 import threading
-from streaming.config import Config, Source
-from streaming.embedded.jars import spark_jars
-from streaming.runtime.session import StartingSession
+from streaming.configuration.pipeline_config import Config, Source
+from streaming.spark.jars import spark_jars
+from streaming.spark.spark_session import StartingSession
 
 tables = Source(tables={{"t": "public.t"}})
 spark = {{"spark.driver.extraJavaOptions": "{DRIVER_JAVA}"}}

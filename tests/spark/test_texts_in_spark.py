@@ -17,11 +17,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming.algebra.bag import bag, evaluate
-from streaming.algebra.meanings import normal
-from streaming.algebra.parse import parse
-from streaming.algebra.sql import tree_sql
 from streaming.algebra.tree import Tree
+from streaming.engines.sql_text import tree_sql
 from streaming.errors import FrescoError
+from streaming.scalars.meanings import normal
+from streaming.sql.parse import parse
 from tests.golden.accepted_texts import LISTED, QUERIES, RELATIONS, ROWS
 from tests.properties.trees import arrow_table
 

@@ -10,14 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from streaming.algebra import exact
 from streaming.algebra.bag import bag, evaluate
-from streaming.algebra.meanings import normal
-from streaming.algebra.parse import parse
-from streaming.algebra.sql import tree_sql
-from streaming.algebra.tree import Column, Project, Relation, Scan
-from streaming.algebra.types import NULL
+from streaming.algebra.tree import Project, Relation, Scan
+from streaming.engines.sql_text import tree_sql
 from streaming.errors import FrescoError
+from streaming.scalars import exact
+from streaming.scalars.expression import Column
+from streaming.scalars.meanings import normal
+from streaming.scalars.types import NULL
+from streaming.sql.parse import parse
 from tests.golden.spark_types import COLUMNS, EXPRESSIONS, UNIONS
 from tests.properties.trees import (
     RELATIONS,

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.algebra import written
-from streaming.algebra.tree import Column, Relation
-from streaming.algebra.types import arrow_type
-from streaming.proof import recompute
-from streaming.verify import Judged, Verdict, verify_pipeline
+from streaming.algebra.tree import Relation
+from streaming.proof import recomputed
+from streaming.proof.verdicts import Judged, Verdict, verify_pipeline
+from streaming.scalars import written
+from streaming.scalars.expression import Column
+from streaming.scalars.types import arrow_type
 from tests.unit.recorded_views import Recorded, Rows
 from tests.unit.verified_bank import Bank, transfers
 
@@ -42,8 +43,8 @@ def recorded(folder: Path, sql: str, shown: Sequence[str], level: str = "") -> N
 
 def misread(monkeypatch: pytest.MonkeyPatch, mistake: Callable[[str], str]) -> None:
     """What sqlglot would do to DuckDB's text if it made this mistake; ours had the same."""
-    right = recompute.duck_text
-    monkeypatch.setattr(recompute, "duck_text", lambda *given: mistake(right(*given)))
+    right = recomputed.duck_text
+    monkeypatch.setattr(recomputed, "duck_text", lambda *given: mistake(right(*given)))
 
 
 MISTAKES: dict[str, tuple[str, Callable[[str], str], tuple[str, ...], tuple[str, ...], int]] = {

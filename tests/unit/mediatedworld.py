@@ -11,7 +11,7 @@ from streaming.algebra.numbered import NumberedBags
 from streaming.errors import ProtocolError
 from streaming.messages import ActionList, RelRun, Suspend, Updates
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.mediator import Mediator
+from streaming.viewmanagers.over_views.mediator import Mediator
 from tests.askedsources import tables, view
 
 RELATIONS = tables(x__r="a b", p="a b", q="b c")

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from streaming.algebra.tree import Relation
-from streaming.catalog import parse_view, save_catalog
 from streaming.messages import Control
+from streaming.pipeline.catalog import parse_view, save_catalog
+from streaming.warehouse.delta_table import ViewTable
 from streaming.warehouse.epoch import Epoch, Runs, merge_runs
-from streaming.warehouse.table import ViewTable
+from streaming.warehouse.group_writer import GroupWriter
 from streaming.warehouse.updates import UpdatesWriter
-from streaming.warehouse.writer import GroupWriter
 from tests.unit.verified_bank import arrow
 from tests.unit.warehouse_rows import frontier_of
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import pytest
 from sqlglot import exp
 
-from streaming.algebra.accepted import ACCEPTED, check
-from streaming.algebra.functions import AGGREGATES, CALLS
-from streaming.algebra.parse import parse, parsed
-from streaming.algebra.scope import Text
-from streaming.algebra.syntax import syntax
 from streaming.errors import FrescoError
+from streaming.scalars.functions import AGGREGATES, CALLS
+from streaming.sql.accepted import ACCEPTED, check
+from streaming.sql.parse import parse, parsed
+from streaming.sql.scope import Text
+from streaming.sql.syntax import syntax
 from tests.golden.accepted_texts import RELATIONS, TEXTS
 
 VALUES = (

@@ -9,10 +9,10 @@ import pytest
 from test_view_changes import rows
 
 from streaming.errors import FrescoError
+from streaming.proof.verdicts import verify_pipeline
 from streaming.readers import Warehouse
-from streaming.runtime.viewrequests import ask_to_add, ask_to_drop
-from streaming.runtime.viewstates import view_states
-from streaming.verify import verify_pipeline
+from streaming.service.view_states import view_states
+from streaming.viewchanges.asked_changes import ask_to_add, ask_to_drop
 from tests.changingviews import COLUMNS, Driver, Shop
 from tests.stepworld import Crash
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streaming.algebra.query import Answer, Query, Seen
+from streaming.algebra.source_queries import Answer, Query, Seen
 from streaming.errors import FrescoError, ProtocolError
 from streaming.messages import ActionList, Updates
 from tests.askedmanagers import MAKES, ONE, TWO, played, state

@@ -11,23 +11,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streaming import rows as packing
+from streaming import packed_rows as packing
 from streaming.algebra.numbered import Numbered
-from streaming.algebra.parse import parse
-from streaming.algebra.query import SourceAnswer, SourceQuery
-from streaming.algebra.signed import Signed
-from streaming.algebra.types import delta_schema
+from streaming.algebra.source_queries import SourceAnswer, SourceQuery
+from streaming.ask.postgres.pg_state import PgState
+from streaming.engines.duck.signed import Signed
 from streaming.errors import FrescoError
 from streaming.messages import Control, RelRun, Rows, SourceLog, Suspend, Updates, decode
 from streaming.metrics import Metrics
-from streaming.runtime import asking
-from streaming.runtime.asking import Access, AskingStage, StageStopped
-from streaming.runtime.choosing import Choice
+from streaming.pipeline.choosing import Choice
 from streaming.runtime.kafka import headers
 from streaming.runtime.pulse import NOTHING
 from streaming.runtime.step import Fence, ManifestStore, Outgoing, Stepper
-from streaming.runtime.trouble import told_trouble
-from streaming.sources.pgstate import PgState
+from streaming.scalars.types import delta_schema
+from streaming.sql.parse import parse
+from streaming.stages import asking_stage
+from streaming.stages.asking_stage import Access, AskingStage, StageStopped
+from streaming.stages.stage_trouble import told_trouble
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.levels import Level
 from tests.golden.bank_relations import BANK
@@ -164,8 +164,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     def source(name: str, dsn: str, relations: Any, operators: Any, **_: Any) -> Source:
         return Source(made, name, dsn, relations, operators)
 
-    monkeypatch.setattr(asking, "asked_source", source)
-    monkeypatch.setattr(asking, "WAITS", (0.01,))
+    monkeypatch.setattr(asking_stage, "asked_source", source)
+    monkeypatch.setattr(asking_stage, "WAITS", (0.01,))
     return made
 
 

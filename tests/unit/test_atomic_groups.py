@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streaming.errors import FrescoError
-from streaming.integrator.groups import Group, merge_groups, spanning
+from streaming.pipeline.merge_groups import Group, merge_groups, spanning
 
 SCANS = {
     "v1": ["x.r", "y.s"],

@@ -9,9 +9,10 @@ import pytest
 
 from streaming.algebra.bag import added, bag, evaluate, negated
 from streaming.algebra.numbered import NumberedBags
-from streaming.algebra.parse import parse
-from streaming.algebra.tree import Column, Distinct, Monus, Relation, Scan
+from streaming.algebra.tree import Distinct, Monus, Relation, Scan
 from streaming.errors import FrescoError
+from streaming.scalars.expression import Column
+from streaming.sql.parse import parse
 
 R = Relation("s.r", (Column("w", "int"), Column("x", "int")))
 S = Relation("s.s", (Column("x", "int"), Column("y", "decimal(4,2)")))

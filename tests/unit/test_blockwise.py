@@ -9,18 +9,18 @@ from typing import Any, cast
 import pytest
 from deltalake import DeltaTable
 
-from streaming.algebra.evaluator import Limits
-from streaming.catalog import parse_view, save_catalog
+from streaming.engines.evaluator import Limits
 from streaming.merge.by_blocks import BlockMerge
 from streaming.metrics import Metrics
+from streaming.pipeline.catalog import parse_view, save_catalog
+from streaming.pipeline.configured_groups import block_size
+from streaming.proof.verdicts import verify_pipeline
 from streaming.readers import Warehouse
-from streaming.runtime.blockwise import BlockStage
-from streaming.runtime.evaluators import Evaluators
-from streaming.runtime.grouping import block_size
 from streaming.runtime.manifests import ManifestStore
-from streaming.runtime.merging import MergeStage
 from streaming.runtime.step import Fence, Stage, Stepper
-from streaming.verify import verify_pipeline
+from streaming.stages.block_stage import BlockStage
+from streaming.stages.evaluators import Evaluators
+from streaming.stages.merge_stage import MergeStage
 from streaming.viewmanagers.base import ViewSpec
 from streaming.warehouse.upkeep import Upkeep
 from tests.intakeworld import relations, row

@@ -6,19 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from streaming.algebra.tree import Column, Relation
-from streaming.catalog import load_catalog, load_views, save_catalog
+from streaming.algebra.tree import Relation
+from streaming.captured.captured_schema import CapturedRelation, captured
+from streaming.captured.layout import grown
 from streaming.errors import FrescoError
 from streaming.metrics import Metrics
+from streaming.pipeline.broken_views import BrokenViews
+from streaming.pipeline.catalog import load_catalog, load_views, save_catalog
+from streaming.pipeline.view_specs import ViewSpec as Specified
+from streaming.pipeline.view_specs import parse_view
 from streaming.readers import Warehouse
-from streaming.runtime.broken import BrokenStage, BrokenViews
 from streaming.runtime.manifests import ManifestStore
 from streaming.runtime.step import Fence, Stepper
-from streaming.sources.layout import grown
-from streaming.sources.schema import CapturedRelation, captured
+from streaming.scalars.expression import Column
+from streaming.stages.broken_stage import BrokenStage
 from streaming.viewmanagers.base import ViewSpec
-from streaming.views import ViewSpec as Specified
-from streaming.views import parse_view
 from tests.intakeworld import insert, relations
 from tests.sourcelog import SourceLog, Topics
 from tests.steppedstages import GROUP, SteppedStages

@@ -10,10 +10,10 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
-from streaming.config import parse_config
+from streaming.configuration.pipeline_config import parse_config
 from streaming.errors import FrescoError
 from streaming.runtime.kafka import Broker, Topics
-from streaming.runtime.kafkaclients import client_options, spark_options
+from streaming.runtime.kafka_clients import client_options, spark_options
 
 
 class Cluster:

@@ -8,7 +8,7 @@ import pytest
 
 from streaming.algebra.numbered import Numbered
 from streaming.algebra.tree import Relation
-from streaming.viewmanagers.c_strobe import CStrobe
+from streaming.viewmanagers.asking.c_strobe import CStrobe
 from tests.askedsources import tables, view
 from tests.strobe_as_printed import AsPrinted, ConditionOnAll
 from tests.strobeworld import Played, one_message

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from streaming.captured.captured_schema import captured, schema_from_connect
 from streaming.errors import FrescoError
-from streaming.sources.schema import captured, schema_from_connect
 
 
 def refused(code: str, **relation: Any) -> FrescoError:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.catalog import (
+from streaming.errors import FrescoError
+from streaming.pipeline.catalog import (
     PATH,
     Catalog,
     load_catalog,
@@ -19,7 +20,6 @@ from streaming.catalog import (
     save_catalog,
     tokens_of,
 )
-from streaming.errors import FrescoError
 from tests.golden.bank_relations import BANK
 
 BANK_VIEWS = Path(__file__).parents[2] / "conf" / "bank" / "views"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from streaming.catalog import parse_view
-from streaming.config import Config, parse_config
+from streaming.configuration.pipeline_config import Config, parse_config
 from streaming.errors import FrescoError
-from streaming.runtime.choosing import Choice, choose
+from streaming.pipeline.catalog import parse_view
+from streaming.pipeline.choosing import Choice, choose
 from streaming.simulator.case import Case
 from streaming.simulator.judging import counter_example
 from streaming.viewmanagers.levels import Level

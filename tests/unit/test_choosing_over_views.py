@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from streaming.catalog import parse_view
 from streaming.errors import FrescoError
-from streaming.runtime.choosing import Choice, choose
+from streaming.pipeline.catalog import parse_view
+from streaming.pipeline.choosing import Choice, choose
 from streaming.viewmanagers.levels import Level
 from tests.golden.bank_relations import BANK
 from tests.unit.test_choosing import ONE, config

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming.embedded.classes import archive_file, archive_options, class_path
-from streaming.embedded.jars import jars_of_spark
-from streaming.runtime.session import session_properties
+from streaming.spark.class_archive import archive_file, archive_options, class_path
+from streaming.spark.jars import jars_of_spark
+from streaming.spark.spark_session import session_properties
 
 JAVA = "spark.driver.extraJavaOptions"
 PATH = "spark.driver.extraClassPath"

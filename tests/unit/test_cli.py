@@ -12,13 +12,13 @@ import pytest
 from typer.testing import CliRunner, Result
 from warehouse_rows import BALANCE, LINES, delta, next_epoch, write_catalog
 
-from streaming.cli import app
-from streaming.console.screen import Screen
-from streaming.console.show import findings_table, rows_table
+from streaming.captured.checked import Checked
+from streaming.cli.commands import app
+from streaming.cli.tables import findings_table, rows_table
 from streaming.runtime.fence import Fence
 from streaming.runtime.manifests import Manifest, ManifestStore
-from streaming.sources.checked import Checked
-from streaming.warehouse.writer import GroupWriter
+from streaming.service.screen import Screen
+from streaming.warehouse.group_writer import GroupWriter
 
 COMMANDS = ("run", "demo", "plan", "status", "sql", "verify", "ddl", "doctor")
 

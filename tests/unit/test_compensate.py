@@ -19,7 +19,7 @@ from streaming.algebra.compensate import (
 )
 from streaming.algebra.numbered import Numbered, NumberedBags
 from streaming.algebra.psj import psj_of
-from streaming.algebra.query import Known, Term
+from streaming.algebra.source_queries import Known, Term
 from tests.askedsources import tables, view
 
 OPS = NumberedBags()

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from streaming.algebra.bag import Bag
 from streaming.algebra.numbered import flat
-from streaming.algebra.query import Seen, SourceAnswer
-from streaming.viewmanagers.compensating import CompensatingManager
+from streaming.algebra.source_queries import Seen, SourceAnswer
+from streaming.viewmanagers.asking.compensating import CompensatingManager
 from tests.askedmanagers import ONE, TWO, message, played
 from tests.askedsources import tables, view
 from tests.strobeworld import Played

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from streaming.config import Config, load_config, parse_config
+from streaming.configuration.pipeline_config import Config, load_config, parse_config
 from streaming.errors import FrescoError
-from streaming.runtime.plan import plan_pipeline
+from streaming.pipeline.plan import plan_pipeline
 
 ROOT = Path(__file__).parents[2]
 SECRET = "postgresql://reader:hunter2@db.example/north"

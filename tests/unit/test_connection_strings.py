@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from streaming.algebra.duckops import DuckOperators
-from streaming.capture.dumping import dump_tables
+from streaming.ask.postgres import pg_catalog
+from streaming.ask.postgres.pg_source import PostgresSource
+from streaming.capture.dump import dump_tables
+from streaming.engines.duck.duck_operators import DuckOperators
 from streaming.errors import FrescoError
-from streaming.sources import deltainstall, postgres
-from streaming.sources.query import PostgresSource
+from streaming.isolated import delta_install
 
 DSN = "postgresql//reader:s3cret-word@db.example/north"
 """A colon is missing, which libpq's own error would show with all that stands around it."""
@@ -26,9 +27,9 @@ def asked(folder: Path) -> object:
 @pytest.mark.parametrize(
     "use",
     [
-        lambda _: postgres.read_schemas(DSN, "north", "north", {"entry": "public.entry"}),
-        lambda _: postgres.check_replica_identity(DSN, "north", ["public.entry"]),
-        lambda _: deltainstall.role_of(DSN, "north"),
+        lambda _: pg_catalog.read_schemas(DSN, "north", "north", {"entry": "public.entry"}),
+        lambda _: pg_catalog.check_replica_identity(DSN, "north", ["public.entry"]),
+        lambda _: delta_install.role_of(DSN, "north"),
         lambda folder: dump_tables(DSN, "north", [], folder),
         asked,
     ],

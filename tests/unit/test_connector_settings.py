@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from streaming.config import parse_config
-from streaming.embedded.description import Source, connector_config
-from streaming.errors import FrescoError
-from streaming.runtime.schemas import source_relations
-from streaming.runtime.surroundings import examined_connector, refuse
-from streaming.sources.connectsettings import (
+from streaming.cdc.connector_settings import (
     PLACEHOLDER,
     SETTINGS,
     Wanted,
     check_connector,
     check_decimals,
 )
-from streaming.sources.placeholder import UNAVAILABLE
+from streaming.cdc.placeholder import UNAVAILABLE
+from streaming.configuration.pipeline_config import parse_config
+from streaming.demo.embedded.parts import Source, connector_config
+from streaming.errors import FrescoError
+from streaming.pipeline.source_schemas import source_relations
+from streaming.service.surroundings import examined_connector, refuse
 
 NORTH = Source("north")
 RIGHT = connector_config(NORTH, host="h", port=1, user="u", password="${file:f:p}")

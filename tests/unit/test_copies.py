@@ -7,11 +7,11 @@ from typing import Any
 
 from streaming.algebra.numbered import NumberedBags, numbered
 from streaming.algebra.psj import psj_of
-from streaming.algebra.query import Copied, Part, Seen, SourceQuery
+from streaming.algebra.source_queries import Copied, Part, Seen, SourceQuery
 from streaming.algebra.tree import Join, Scan
+from streaming.ask.copies import CopiedCodec, Copies
+from streaming.ask.state_codec import SeenCodec
 from streaming.messages import Control, RelRun, SourceLog, Updates
-from streaming.queries.copies import CopiedCodec, Copies
-from streaming.queries.states import SeenCodec
 from tests.askedsources import tables, view
 
 RELATIONS = tables(x__r="a b", x__t="a d", y__s="b c")

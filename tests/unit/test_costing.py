@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from streaming.catalog import parse_view, save_catalog
-from streaming.config import Config, parse_config
-from streaming.runtime.choosing import Choice, choose
-from streaming.runtime.costing import ASSUMED_HOP, GroupingCost, PlanCosts, plan_costs
-from streaming.runtime.plan import Pipeline
+from streaming.configuration.pipeline_config import Config, parse_config
+from streaming.pipeline.catalog import parse_view, save_catalog
+from streaming.pipeline.choosing import Choice, choose
+from streaming.pipeline.costing import ASSUMED_HOP, GroupingCost, PlanCosts, plan_costs
+from streaming.pipeline.plan import Pipeline
 from tests.intakeworld import insert, relations
 from tests.sourcelog import SourceLog, Topics
 from tests.steppedstages import GROUP, SteppedStages

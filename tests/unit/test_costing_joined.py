@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from streaming.catalog import Joined, load_catalog, replace_catalog
-from streaming.runtime.costing import plan_costs
+from streaming.pipeline.catalog import Joined, load_catalog, replace_catalog
+from streaming.pipeline.costing import plan_costs
 from streaming.runtime.manifests import Manifest, ManifestStore
-from streaming.runtime.members import settle_catalog
-from streaming.runtime.viewrequests import ask_to_add
+from streaming.service.members import settle_catalog
+from streaming.viewchanges.asked_changes import ask_to_add
 from streaming.warehouse.updates import UpdatesWriter
 from tests.changingviews import Driver, Shop, relations
 
@@ -94,7 +94,7 @@ def told(tmp_path: Path) -> tuple[Shop, Told]:
 def steps(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The measured rates; how often relations change is another matter."""
     monkeypatch.setattr(
-        "streaming.runtime.costing._updates_per_second", lambda *_: {"north.entry": 1.0}
+        "streaming.pipeline.costing._updates_per_second", lambda *_: {"north.entry": 1.0}
     )
     return plan_costs(shop.config, shop.planned()).rates
 

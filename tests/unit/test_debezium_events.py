@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from streaming.sources.debezium import Decoder
-from streaming.sources.schema import captured
+from streaming.captured.captured_schema import captured
+from streaming.cdc.debezium import Decoder
 from tests.sourcelog import SourceLog, Topics
 from tests.unit.test_debezium_values import read_golden
 
@@ -182,7 +182,7 @@ def test_oddity_16_names_an_engine_would_confuse() -> None:
 
 
 def test_mysql_transactions_keep_their_whole_id() -> None:
-    from streaming.sources.schema import CapturedSource
+    from streaming.captured.captured_schema import CapturedSource
 
     event = {
         "before": None,

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from streaming.sources.debezium import Decoder
-from streaming.sources.records import Decoded
-from streaming.sources.schema import captured, schema_from_connect, spark_type
+from streaming.captured.captured_schema import captured, schema_from_connect, spark_type
+from streaming.cdc.debezium import Decoder
+from streaming.cdc.records import Decoded
 from tests.sourcelog import RECORDS, SourceLog, Topics
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "debezium"

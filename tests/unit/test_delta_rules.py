@@ -10,24 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming.algebra.delta import Before, Delta, Match, Sum, clustering, delta, leaves
-from streaming.algebra.duck import DuckEvaluator
-from streaming.algebra.evaluator import Batch, ViewError
-from streaming.algebra.functions import call
-from streaming.algebra.tree import (
-    Aggregate,
-    Aggregation,
-    Col,
-    Column,
-    Join,
-    Lit,
-    Project,
-    Scan,
-    Schema,
-    Select,
-    Tree,
-    Union,
-)
-from streaming.algebra.types import delta_schema
+from streaming.algebra.tree import Aggregate, Aggregation, Join, Project, Scan, Select, Tree, Union
+from streaming.engines.duck.duck_evaluator import DuckEvaluator
+from streaming.engines.evaluator import Batch, ViewError
+from streaming.scalars.expression import Col, Column, Lit, Schema
+from streaming.scalars.functions import call
+from streaming.scalars.types import delta_schema
 
 R = Scan("s.r", (Column("W", "int"), Column("X", "int")))
 S = Scan("s.s", (Column("X", "int"), Column("Y", "int")))
@@ -276,7 +264,7 @@ def test_two_branches_told_apart_by_a_constant_need_no_netting() -> None:
         summed = Aggregation("sum", 2, "decimal(28,2)")
         return Aggregate(tagged, (0, 1), (summed,), (*schema[:2], Column("b", "decimal(28,2)")))
 
-    from streaming.algebra.net import is_net
+    from streaming.engines.netting import is_net
 
     view = Union((branch("north", "s.n"), branch("south", "s.s")))
     plan = delta(view, frozenset(leaves(view)))

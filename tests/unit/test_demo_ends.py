@@ -9,16 +9,16 @@ import pytest
 from rich.console import Console
 from warehouse_rows import delta, next_epoch, write_catalog
 
-from streaming import demo
-from streaming.algebra.tree import Column
-from streaming.console.live import LiveBoard
-from streaming.demo import BankStack, wait_at_rest
-from streaming.embedded.marker import Marker
-from streaming.embedded.naive import NaiveSum
-from streaming.embedded.process import Command, ManagedProcess
+from streaming.demo import demonstration as demo
+from streaming.demo.demonstration import BankStack, wait_at_rest
+from streaming.demo.embedded.server_process import Command, ManagedProcess
+from streaming.demo.live_board import LiveBoard
+from streaming.demo.marker import Marker
+from streaming.demo.naive_sum import NaiveSum
 from streaming.errors import FrescoError
-from streaming.warehouse.table import ViewTable
-from streaming.warehouse.writer import GroupWriter
+from streaming.scalars.expression import Column
+from streaming.warehouse.delta_table import ViewTable
+from streaming.warehouse.group_writer import GroupWriter
 
 Start = Callable[[str], BankStack]
 SUMS = {"balance": "balance", "branch_total": "total", "total": "total"}

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from streaming.capture import differential
+from streaming.capture.snapshot_events import Stamp, events
+from streaming.capture.snapshot_files import CsvFormat, next_snapshot, texts_sql
+from streaming.captured.captured_schema import CapturedRelation, captured
+from streaming.cdc.debezium import Decoder
 from streaming.errors import FrescoError
-from streaming.sources import differential
-from streaming.sources.debezium import Decoder
-from streaming.sources.schema import CapturedRelation, captured
-from streaming.sources.snapshotevents import Stamp, events
-from streaming.sources.snapshotfiles import CsvFormat, next_snapshot, texts_sql
 from tests.engines import ENGINE
 
 TYPES = {

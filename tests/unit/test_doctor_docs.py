@@ -6,10 +6,10 @@ import ast
 import re
 from pathlib import Path
 
-from streaming.runtime.doctor import GROUPS, LOOKS, listed
+from streaming.service.doctor import GROUPS, LOOKS, listed
 
 ROOT = Path(__file__).parents[2]
-BEGIN, END = "<!-- made from the code: streaming.runtime.doctor.listed() -->\n", "<!-- end -->"
+BEGIN, END = "<!-- made from the code: streaming.service.doctor.listed() -->\n", "<!-- end -->"
 
 
 def test_the_docs_show_what_the_code_lists() -> None:

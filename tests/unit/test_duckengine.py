@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from streaming.duckengine import duck_engine, offer
+from streaming.engines.duck_engine import duck_engine, offer
 
 DAYS = [-719_528, -735_160, 2_147_483_647, -2_147_483_647, 5, 2_932_896, -719_162]
 MOMENTS = [9_223_372_036_825_200_000, -9_223_372_036_832_400_000, -62_167_219_200_000_005, 7, 0]

@@ -37,7 +37,7 @@ BOUND = 60.0
 def imported() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["streaming.app", "streaming.console.terminal", "streaming.console.ending"]
+        ["streaming.app", "streaming.service.terminal", "streaming.service.ending"]
     )
     return context
 
@@ -84,8 +84,8 @@ def noise() -> None:
 def drive(warehouse: Path, holds: str, output: Any, seconds: float, ignored: bool) -> None:
     """The driver's process."""
     from streaming import app
-    from streaming.console import ending
-    from streaming.console.terminal import terminal
+    from streaming.service import ending
+    from streaming.service.terminal import terminal
 
     os.setsid()
     # Tests that run under `nohup` have inherited that it is ignored.
@@ -259,7 +259,7 @@ def test_a_defect_is_one_line_and_its_trace_is_in_the_log(start: Start) -> None:
 
 
 def test_logs_of_long_past_starts_go(tmp_path: Path) -> None:
-    from streaming.console.terminal import KEPT, LOGS, log_of_start
+    from streaming.service.terminal import KEPT, LOGS, log_of_start
 
     for number in range(2 * KEPT):
         log_of_start(tmp_path).parent.mkdir(exist_ok=True)
@@ -273,7 +273,7 @@ def test_a_large_log_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     script = """
 import logging, os, sys
 from pathlib import Path
-from streaming.console import terminal
+from streaming.service import terminal
 terminal.LARGEST = 2000
 with terminal.terminal(Path(sys.argv[1])):
     for n in range(60):

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from streaming.algebra.bag import Bag, bag, evaluate
-from streaming.algebra.duck import DuckEvaluator
-from streaming.algebra.evaluator import Batch
 from streaming.algebra.expanded import expanded
 from streaming.algebra.tree import relations
-from streaming.algebra.types import delta_schema
+from streaming.engines.duck.duck_evaluator import DuckEvaluator
+from streaming.engines.evaluator import Batch
+from streaming.scalars.types import delta_schema
 from tests.golden.bank_relations import BANK
 from tests.unit.test_overview_stages import specified
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from streaming.errors import FrescoError
+from streaming.pipeline.session_plan import SessionPlan
 from streaming.runtime.fence import Fence, Holder, holders
-from streaming.runtime.sessionplan import SessionPlan
-from streaming.runtime.stages import check_roles, roles_of
+from streaming.service.building import check_roles, roles_of
 
 INTEGRATOR, VIEW, MERGE = "integrator", "view:balance", "merge:bank"
 

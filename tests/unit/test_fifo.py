@@ -10,11 +10,11 @@ import pytest
 
 from streaming.algebra.numbered import Numbered, NumberedBags
 from streaming.algebra.psj import psj_of
-from streaming.algebra.query import Known, Query, Seen, SourceAnswer, SourceQuery, Term
+from streaming.algebra.source_queries import Known, Query, Seen, SourceAnswer, SourceQuery, Term
+from streaming.ask.fifo import PROBE, FifoAdapter
+from streaming.ask.processor import QueryProcessor
 from streaming.errors import ProtocolError
 from streaming.messages import RelRun, SourceLog, Updates
-from streaming.queries.fifo import PROBE, FifoAdapter
-from streaming.queries.processor import QueryProcessor
 from tests.askedsources import tables, view
 
 RELATIONS = tables(x__r="a b", y__s="b c")

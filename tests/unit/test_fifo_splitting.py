@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from streaming.algebra.query import Seen, SourceAnswer
+from streaming.algebra.source_queries import Seen, SourceAnswer
+from streaming.ask.splitting import belongs_after, paced, split
 from streaming.messages import Control, GlobalPart, RelRun, Rows, SourceLog, Updates
-from streaming.queries.splitting import belongs_after, paced, split
 from tests.unit.test_fifo import adapter, answer, statement
 
 

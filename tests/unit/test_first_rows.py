@@ -11,11 +11,11 @@ import pytest
 from test_returning_stage import Returning, recorded
 from test_view_changes import proved, rows
 
-from streaming.algebra.parse import parse
 from streaming.errors import FrescoError
-from streaming.runtime.firstrows import FirstRows
-from streaming.runtime.requests import Requests
-from streaming.runtime.viewrequests import ask_to_add, ask_to_resume
+from streaming.sql.parse import parse
+from streaming.stages.first_rows import FirstRows
+from streaming.viewchanges.asked_changes import ask_to_add, ask_to_resume
+from streaming.viewchanges.requests import Requests
 from streaming.warehouse.updates import UpdatesReader
 from tests import changingviews
 from tests.changingviews import Driver, Shop

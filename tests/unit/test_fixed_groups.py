@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from streaming.catalog import parse_view, save_catalog
-from streaming.config import Source
+from streaming.configuration.pipeline_config import Source
 from streaming.errors import FrescoError
-from streaming.runtime.members import settle_catalog
-from streaming.runtime.requests import Requests
-from streaming.runtime.skipping import skip
-from streaming.runtime.viewrequests import ask_to_add, ask_to_drop
+from streaming.pipeline.catalog import parse_view, save_catalog
+from streaming.service.members import settle_catalog
+from streaming.viewchanges.asked_changes import ask_to_add, ask_to_drop
+from streaming.viewchanges.requests import Requests
+from streaming.viewchanges.skip import skip
 from tests.changingviews import Driver, Shop, relations
 
 IDS = "SELECT id FROM north.entry"

@@ -8,8 +8,8 @@ import pytest
 
 from streaming.algebra.tree import Relation
 from streaming.errors import ProtocolError
-from streaming.viewmanagers.g_strobe import GStrobe
-from streaming.viewmanagers.strobe import Strobe
+from streaming.viewmanagers.asking.g_strobe import GStrobe
+from streaming.viewmanagers.asking.strobe import Strobe
 from tests.askedsources import tables, view
 from tests.strobeworld import Make, Played, one_message, part_of
 

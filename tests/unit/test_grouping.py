@@ -9,13 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streaming.catalog import ViewSpec, parse_view
-from streaming.config import Config, parse_config
+from streaming.cdc.intake import TRANSACTIONS
+from streaming.configuration.pipeline_config import Config, parse_config
 from streaming.errors import FrescoError
 from streaming.messages import Control
-from streaming.runtime.choosing import Choice, choose
-from streaming.runtime.grouping import SpanWatch, form_groups
-from streaming.sources.intake import TRANSACTIONS
+from streaming.pipeline.catalog import ViewSpec, parse_view
+from streaming.pipeline.choosing import Choice, choose
+from streaming.pipeline.configured_groups import form_groups
+from streaming.stages.span_watch import SpanWatch
 from tests.golden.bank_relations import BANK
 
 NAIVE = "WITH CONVERGENT CONSISTENCY USING naive"

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from streaming.cdc.intake import TRANSACTIONS, IntakeResult
 from streaming.metrics import Metrics
-from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.kafka import Topics
 from streaming.runtime.step import Manifest
-from streaming.sources.intake import TRANSACTIONS, IntakeResult
+from streaming.stages.integrator_stage import IntegratorStage
 
 
 class Holding:
@@ -47,7 +47,7 @@ class Recorded:
 
 
 def integrator(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> IntegratorStage:
-    monkeypatch.setattr("streaming.runtime.integrating.Upkeep", lambda *_: None)
+    monkeypatch.setattr("streaming.stages.integrator_stage.Upkeep", lambda *_: None)
     return IntegratorStage(
         lambda *_: Holding(),  # type: ignore[arg-type, return-value]
         Recorded(),  # type: ignore[arg-type]

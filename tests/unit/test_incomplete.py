@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.runtime.incomplete import IncompleteWatch, part_missing, rows_missing, snapshot_open
+from streaming.stages.incomplete_watch import (
+    IncompleteWatch,
+    part_missing,
+    rows_missing,
+    snapshot_open,
+)
 
 
 @pytest.mark.parametrize(

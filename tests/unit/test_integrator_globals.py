@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from streaming.integrator.machine import TIMEOUT_MS
-from streaming.sources.intake import Intake, IntakeResult
-from streaming.sources.schema import CapturedRelation, CapturedSource, captured
+from streaming.captured.captured_schema import CapturedRelation, CapturedSource, captured
+from streaming.cdc.intake import Intake, IntakeResult
+from streaming.integrator.integrator_machine import TIMEOUT_MS
 from tests.engines import ENGINE
 from tests.intakeworld import BaseView, net
 from tests.sourcelog import Record, SourceLog, Topics

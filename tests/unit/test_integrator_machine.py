@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from streaming.errors import ProtocolError
-from streaming.integrator.groups import merge_groups, spanning
-from streaming.integrator.knots import Keys, Touched
-from streaming.integrator.machine import (
+from streaming.integrator.integrator_machine import (
     Assignment,
     Completed,
     IntegratorMachine,
     Numbered,
     numbers_of,
 )
-from streaming.integrator.waiting import Closed, Part
+from streaming.integrator.knots import Keys, Touched
+from streaming.integrator.window import Closed, Part
+from streaming.pipeline.merge_groups import merge_groups, spanning
 
 
 def started(sources: tuple[str, ...] = ("a", "b"), **options: int) -> IntegratorMachine:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.algebra.adddel import IDS
 from streaming.algebra.numbered import NumberedBags, flat
 from streaming.algebra.psj import LEFT
 from streaming.errors import FrescoError, ProtocolError
+from streaming.isolated.add_del import IDS
+from streaming.isolated.isolated_manager import Isolated
+from streaming.isolated.session_messages import Ids, Installed, ReadIds, StartSession
 from streaming.merge.machine import MergeMachine
 from streaming.messages import ActionList, Rel
-from streaming.viewmanagers.isolated import Isolated
-from streaming.viewmanagers.sessions import Ids, Installed, ReadIds, StartSession
 from tests.askedsources import view
 from tests.isolatedworld import KNOWN, VIEWS, World, ids, in_step
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streaming.errors import ProtocolError
-from streaming.viewmanagers.sessions import (
+from streaming.isolated.session_messages import (
     Deleted,
     DeleteIds,
     Evaluate,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from streaming.embedded import jars
-from streaming.embedded.description import Artifact, ArtifactSet
-from streaming.embedded.java import java_command
 from streaming.errors import FrescoError
-from streaming.runtime.doctor import examined_java
+from streaming.service.doctor import examined_java
+from streaming.spark import jars
+from streaming.spark.artifacts import Artifact, ArtifactSet
+from streaming.spark.java import java_command
 
 PLUGIN = ArtifactSet("plugin", "A plugin", (Artifact("org.some", "thing", "1.0"),), (), "inner")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from streaming.algebra.keys import derive_key
-from streaming.algebra.parse import parse
 from streaming.algebra.tree import Distinct, Monus
+from streaming.sql.parse import parse
 from tests.golden.bank_relations import RELATIONS
 
 JOIN = "FROM north.entry e JOIN north.account a ON e.account = a.id"

@@ -1,4 +1,4 @@
-"""Compensation for many numbers in one walk equals doing it number by number (`viewmanagers.later`)."""
+"""Compensation for many numbers in one walk equals doing it number by number (`numbered_effects`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import random
 import pytest
 
 from streaming.algebra.numbered import Numbered, NumberedBags
-from streaming.algebra.tree import Column
-from streaming.viewmanagers.later import (
+from streaming.scalars.expression import Column
+from streaming.viewmanagers.asking.numbered_effects import (
     Within,
     firsts,
     keys_under,

@@ -1,4 +1,4 @@
-"""A relation's columns over time: a position means one column of one type (`sources.layout`)."""
+"""A relation's columns over time: a position means one column of one type (`captured.layout`)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from streaming.sources.layout import Layout, entry_of, grown, holds, layout_of, loses
-from streaming.sources.schema import CapturedRelation, captured
+from streaming.captured.captured_schema import CapturedRelation, captured
+from streaming.captured.layout import Layout, entry_of, grown, holds, layout_of, loses
 
 Types = dict[str, str]
 TABLE = {"id": "integer", "a": "integer", "note": "character varying(10)"}

@@ -13,15 +13,16 @@ import pytest
 from streaming.algebra.bag import evaluate
 from streaming.algebra.delta import leaves
 from streaming.algebra.expanded import expanded
-from streaming.algebra.limits import MERGED, NESTED, TEXT
-from streaming.algebra.parse import parse
-from streaming.algebra.program import Program
 from streaming.algebra.psj import psj_of
-from streaming.algebra.sql import scalar_sql, tree_sql
-from streaming.algebra.tree import Call, Column, Project, Relation, Select, relations, walk, weight
+from streaming.algebra.tree import Project, Relation, Select, relations, walk
+from streaming.ask.mariadb import mysql_filter
+from streaming.engines.program import Program
+from streaming.engines.sql_text import scalar_sql, tree_sql
 from streaming.errors import FrescoError
-from streaming.sources import mysqlfilter
-from streaming.viewfile import read_header
+from streaming.pipeline.view_file import read_header
+from streaming.scalars.expression import Call, Column, weight
+from streaming.scalars.limits import MERGED, NESTED, TEXT
+from streaming.sql.parse import parse
 
 WIDTH = 500
 RELATIONS = {
@@ -303,10 +304,10 @@ def test_a_text_with_control_characters_is_a_text_in_each_engine(text):
 def test_no_database_is_asked_for_a_text_with_nul():
     tree = parse(r"SELECT a FROM n.r WHERE s = 'a\0b'", RELATIONS)
     (select,) = [node for node in walk(tree) if isinstance(node, Select)]
-    assert mysqlfilter.weaker([select.condition], ["a", "s"]) == []
+    assert mysql_filter.weaker([select.condition], ["a", "s"]) == []
     plain = parse("SELECT a FROM n.r WHERE s = 'ab'", RELATIONS)
     (select,) = [node for node in walk(plain) if isinstance(node, Select)]
-    assert len(mysqlfilter.weaker([select.condition], ["a", "s"])) == 1
+    assert len(mysql_filter.weaker([select.condition], ["a", "s"])) == 1
 
 
 def test_a_weight_is_no_less_than_what_the_engines_texts_say():

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.embedded.ports import choose_ports
-from streaming.embedded.process import Command, ManagedProcess
+from streaming.demo.embedded.ports import choose_ports
+from streaming.demo.embedded.server_process import Command, ManagedProcess
 from streaming.errors import FrescoError
 
 Start = Callable[..., ManagedProcess]
@@ -123,7 +123,7 @@ def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
         f"""
         import sys, time
         from pathlib import Path
-        from streaming.embedded.process import Command, ManagedProcess
+        from streaming.demo.embedded.server_process import Command, ManagedProcess
         words = [sys.executable, "-c", "import time; time.sleep(600)"]
         print(ManagedProcess(Command("child", words), Path({str(tmp_path)!r})).start().pid)
         sys.stdout.flush()

@@ -6,14 +6,14 @@ import pytest
 
 from streaming.algebra.numbered import Numbered, NumberedBags
 from streaming.algebra.psj import psj_of
-from streaming.algebra.query import Part, SourceQuery
+from streaming.algebra.source_queries import Part, SourceQuery
 from streaming.algebra.tree import Relation
 from streaming.errors import FrescoError, ProtocolError
 from streaming.messages import Control, SourceLog, Updates
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.mediator import Mediator
 from streaming.viewmanagers.modes import MODES
-from streaming.viewmanagers.overviews import check_over_views
+from streaming.viewmanagers.over_views.mediator import Mediator
+from streaming.viewmanagers.over_views.over_view_modes import check_over_views
 from tests.askedsources import tables, view
 from tests.unit.mediatedworld import GROUPS, RELATIONS, SPEC, World, spans
 

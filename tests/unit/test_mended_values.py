@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.sources.schema import CapturedRelation
-from streaming.verify import verify_pipeline
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.proof.verdicts import verify_pipeline
 from streaming.warehouse.initial import relations_at, taints
 from streaming.warehouse.updates import UpdatesReader
 from tests.changedtable import VIEWS, Table, entry

@@ -6,11 +6,11 @@ import pytest
 from merge_messages import al, refused, rel, suspend, taken, told
 
 from streaming.errors import FrescoError
-from streaming.integrator.groups import groups_apart
 from streaming.merge.algorithms import Algorithm, Manager, algorithm_for, merge_of
 from streaming.merge.batching import NONE
 from streaming.merge.by_blocks import BlockMerge
 from streaming.merge.machine import MergeMachine
+from streaming.pipeline.merge_groups import groups_apart
 
 COMPLETE, STRONG, CONVERGENT = Manager(), Manager("strong"), Manager("convergent")
 BY_3, BY_4 = Manager("complete-N", 3), Manager("complete-N", 4)

@@ -13,8 +13,8 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from streaming.algebra.bag import bag, evaluate
-from streaming.algebra.parse import parse
 from streaming.errors import FrescoError
+from streaming.sql.parse import parse
 from tests.golden.accepted_texts import RELATIONS, ROWS
 from tests.golden.refused_texts import REFUSED, TOLD
 from tests.properties.trees import arrow_table

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from streaming.algebra.types import delta_schema
-from streaming.catalog import parse_view, save_catalog
+from streaming.cdc.held_rows import HeldFiles
+from streaming.pipeline.catalog import parse_view, save_catalog
 from streaming.readers import Warehouse
-from streaming.sources.held import HeldFiles
+from streaming.scalars.types import delta_schema
 from tests.bulkevents import ACCOUNTS, entries
 from tests.intakeworld import make
 from tests.sourcelog import SourceLog, Topics

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from streaming.capture import differing
-from streaming.capture.differing import Monitor, Published
+from streaming.capture import monitor as differing
 from streaming.capture.envelope import Message
+from streaming.capture.monitor import Monitor, Published
 from streaming.capture.position import Progress
-from streaming.config import Config, parse_config
+from streaming.configuration.pipeline_config import Config, parse_config
 from streaming.errors import FrescoError
 
 

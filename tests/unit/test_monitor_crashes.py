@@ -18,9 +18,8 @@ from typing import Any
 import pytest
 from test_monitor import Broker, Given
 
-from streaming.capture import differing
+from streaming.capture import monitor, snapshot_events
 from streaming.errors import FrescoError
-from streaming.sources import snapshotevents
 from tests.stepworld import Crash
 
 TABLES = ("a", "b", "c")
@@ -30,8 +29,8 @@ Change = Callable[[Given], None]
 
 @pytest.fixture(autouse=True)
 def _many_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(differing, "COMMITTED", 2)
-    monkeypatch.setattr(snapshotevents, "CHUNK", 1)
+    monkeypatch.setattr(monitor, "COMMITTED", 2)
+    monkeypatch.setattr(snapshot_events, "CHUNK", 1)
 
 
 def configure(given: Given, *tables: str) -> None:
@@ -137,7 +136,7 @@ def test_killed_at_any_commit_the_next_start_goes_on_with_the_tables_that_were_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, change: str
 ) -> None:
     whole = Broker()
-    monkeypatch.setattr(differing, "Writer", whole.writer)
+    monkeypatch.setattr(monitor, "Writer", whole.writer)
     commits = [0]
     given = start(tmp_path / "whole", whole, version)
 
@@ -149,7 +148,7 @@ def test_killed_at_any_commit_the_next_start_goes_on_with_the_tables_that_were_t
     assert commits[0] >= 4, "in several parts"
     for at in range(commits[0]):
         broker = Broker()
-        monkeypatch.setattr(differing, "Writer", broker.writer)
+        monkeypatch.setattr(monitor, "Writer", broker.writer)
         given = start(tmp_path / str(at), broker, version)
         die_at(broker, at)
         with pytest.raises(Crash):
@@ -181,7 +180,7 @@ def test_tables_that_come_and_go_are_never_doubled_or_cut(
     """A table that is read again is compared with what readers have of it."""
     seed = int(os.environ.get("FRESCO_SEED") or random.SystemRandom().randrange(2**32))
     rng, broker = random.Random(seed), Broker()
-    monkeypatch.setattr(differing, "Writer", broker.writer)
+    monkeypatch.setattr(monitor, "Writer", broker.writer)
     given = Given(tmp_path, broker)
     seen: dict[str, str] = {}
     for version in range(1, 9):
@@ -208,7 +207,7 @@ def test_a_form_that_did_not_note_its_topics_is_not_guessed_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = Broker()
-    monkeypatch.setattr(differing, "Writer", broker.writer)
+    monkeypatch.setattr(monitor, "Writer", broker.writer)
     given = start(tmp_path, broker, 2)
     die_at(broker, 1)
     with pytest.raises(Crash):
@@ -227,6 +226,6 @@ def test_a_form_that_did_not_note_its_topics_is_not_guessed_at(
     configure(given, *TABLES)
     given.monitor().run(once=True)
     whole = Broker()
-    monkeypatch.setattr(differing, "Writer", whole.writer)
+    monkeypatch.setattr(monitor, "Writer", whole.writer)
     start(tmp_path / "whole", whole, 2).monitor().run(once=True)
     assert len(broker.messages) == len(whole.messages)

@@ -10,19 +10,19 @@ from typing import Any
 import pymysql
 import pytest
 
+from streaming.ask.mariadb.mysql_catalog import read_schemas
+from streaming.ask.mariadb.mysql_state import Place, place
+from streaming.ask.mariadb.mysql_url import parse_url
 from streaming.capture.binlog import LogReader
-from streaming.capture.inbox import LogInbox
-from streaming.capture.logevents import Begin, Commit, Ddl, LogEvent, Truncate
-from streaming.capture.logstream import LoggedStatement
+from streaming.capture.capture_status import Status
+from streaming.capture.capturing import Capture
+from streaming.capture.log_events import Begin, Commit, Ddl, LogEvent, Truncate
+from streaming.capture.log_inbox import LogInbox
+from streaming.capture.log_stream import LoggedStatement
 from streaming.capture.position import Progress, progress_from_json
-from streaming.capture.service import Capture
-from streaming.capture.status import Status
-from streaming.config import parse_config
-from streaming.console.capturing import status_line
+from streaming.cli.capture_lines import status_line
+from streaming.configuration.pipeline_config import parse_config
 from streaming.errors import FrescoError
-from streaming.sources.mysql import read_schemas
-from streaming.sources.mysqlstate import Place, place
-from streaming.sources.mysqlurl import parse_url
 
 
 def config(**source: Any) -> Any:

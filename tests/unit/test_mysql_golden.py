@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from streaming.ask.mariadb.mysql_state import Place
 from streaming.capture.envelope import Envelope, Origin, Table
-from streaming.sources.debezium import Decoder
-from streaming.sources.intake import Intake
-from streaming.sources.mysqlstate import Place
-from streaming.sources.schema import CapturedSource
+from streaming.captured.captured_schema import CapturedSource
+from streaming.cdc.debezium import Decoder
+from streaming.cdc.intake import Intake
 from tests.mysqlshop import SHOP
 from tests.unit.test_debezium_values import read_golden
 

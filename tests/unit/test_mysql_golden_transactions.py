@@ -6,8 +6,8 @@ import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
-from streaming.sources.debezium import Decoder
-from streaming.sources.schema import CapturedSource
+from streaming.captured.captured_schema import CapturedSource
+from streaming.cdc.debezium import Decoder
 from tests.mysqlshop import SHOP, relation
 from tests.unit.test_debezium_values import read_golden
 
@@ -80,8 +80,8 @@ def test_every_type_s_value_is_what_the_database_held_in_snapshot_and_stream_ali
 
 def test_our_own_producer_writes_the_fields_that_debezium_does() -> None:
     """Apart from what differs by nature: times, and our place at the end of a transaction."""
+    from streaming.ask.mariadb.mysql_state import Place
     from streaming.capture.envelope import Envelope, Origin, Table, place_of
-    from streaming.sources.mysqlstate import Place
 
     lines = read_golden("shop_mysql.jsonl").to_pylist()
     events = [json.loads(one["value"]) for one in lines if one["value"]]

@@ -8,10 +8,10 @@ import zlib
 import pytest
 from pymysqlreplication.constants import BINLOG
 
-from streaming.capture.logstream import LoggedStatement, LogHeartbeat, LogStream, unpacked
+from streaming.ask.mariadb.mysql_state import Place
+from streaming.ask.mariadb.mysql_url import parse_url
+from streaming.capture.log_stream import LoggedStatement, LogHeartbeat, LogStream, unpacked
 from streaming.errors import FrescoError
-from streaming.sources.mysqlstate import Place
-from streaming.sources.mysqlurl import parse_url
 
 CRC = b"\0\0\0\0"
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from streaming.ask.mariadb.mysql_state import Place
 from streaming.capture.envelope import Envelope, Message, Table
-from streaming.capture.logevents import (
+from streaming.capture.log_events import (
     Begin,
     Commit,
     Ddl,
@@ -21,9 +22,8 @@ from streaming.capture.logevents import (
 )
 from streaming.capture.position import Progress, progress_from_json
 from streaming.capture.publishing import Publisher
-from streaming.sources.debezium import Decoder
-from streaming.sources.mysqlstate import Place
-from streaming.sources.schema import CapturedSource, captured
+from streaming.captured.captured_schema import CapturedSource, captured
+from streaming.cdc.debezium import Decoder
 from tests.sourcelog import Topics
 
 TABLES = {

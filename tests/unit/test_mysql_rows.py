@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pymysqlreplication.constants import FIELD_TYPE as T
 
-from streaming.capture.jsonbinary import json_text
-from streaming.capture.logvalues import decimal_reader, reader_of, rows_of
-from streaming.capture.tablemap import LoggedColumn, packed, read_table_map
+from streaming.ask.mariadb.mysql_dates import date_of, date_text, moment_of, moment_text, numbers_of
+from streaming.capture.json_binary import json_text
+from streaming.capture.log_values import decimal_reader, reader_of, rows_of
+from streaming.capture.table_map import LoggedColumn, packed, read_table_map
 from streaming.errors import FrescoError
-from streaming.sources.mysqldates import date_of, date_text, moment_of, moment_text, numbers_of
 
 
 def read(column: LoggedColumn, octets: bytes) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.capture.moved import dropped_columns, moved
+from streaming.capture.moved_tables import dropped_columns, moved
 from streaming.capture.statements import (
     ANSI_QUOTES,
     NO_BACKSLASH_ESCAPES,
@@ -15,7 +15,7 @@ from streaming.capture.statements import (
     truncated,
     words_of,
 )
-from streaming.capture.writes import Catalog, reached
+from streaming.capture.written_tables import Catalog, reached
 
 
 def words(query: str, sql_mode: int = 0) -> Words:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from streaming.capture import undoing
-from streaming.capture.logevents import (
+from streaming.ask.mariadb.mysql_state import Place
+from streaming.capture import rollbacks
+from streaming.capture.log_events import (
     Begin,
     Commit,
     Passed,
@@ -18,8 +19,7 @@ from streaming.capture.logevents import (
     RowChange,
     Savepoint,
 )
-from streaming.capture.undoing import kept_rows
-from streaming.sources.mysqlstate import Place
+from streaming.capture.rollbacks import kept_rows
 
 LASTING = ("bank", "lasting")
 
@@ -73,7 +73,7 @@ def random_log(rng: random.Random) -> tuple[list[Any], list[Any]]:
 def test_what_was_rolled_back_is_left_out_however_much_is_held(
     held: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(undoing, "HELD", held)
+    monkeypatch.setattr(rollbacks, "HELD", held)
     for seed in range(300):
         log, left = random_log(random.Random(seed))
 

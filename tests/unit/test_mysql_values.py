@@ -11,20 +11,21 @@ import pyarrow as pa
 import pytest
 from pymysqlreplication.constants import FIELD_TYPE as T
 
-from streaming.algebra.parse import parse
-from streaming.algebra.tree import Column, Relation
+from streaming.algebra.tree import Relation
+from streaming.ask.mariadb.mysql_filter import weaker
+from streaming.ask.mariadb.mysql_types import kind_of
+from streaming.ask.mariadb.mysql_url import is_mysql, parse_url
+from streaming.ask.mariadb.mysql_values import MysqlColumn
+from streaming.ask.reduction import reduction
 from streaming.capture.cells import cell, log_encoders, schema_text
 from streaming.capture.charsets import Charsets
-from streaming.capture.tablemap import LoggedColumn
+from streaming.capture.table_map import LoggedColumn
+from streaming.captured.captured_schema import CapturedSource, captured, spark_type
+from streaming.captured.retyped import by_schema
+from streaming.cdc.debezium import Decoder
 from streaming.errors import FrescoError
-from streaming.sources.debezium import Decoder
-from streaming.sources.mysqlfilter import weaker
-from streaming.sources.mysqltypes import kind_of
-from streaming.sources.mysqlurl import is_mysql, parse_url
-from streaming.sources.mysqlvalues import MysqlColumn
-from streaming.sources.reduction import reduction
-from streaming.sources.retyped import by_schema
-from streaming.sources.schema import CapturedSource, captured, spark_type
+from streaming.scalars.expression import Column
+from streaming.sql.parse import parse
 from tests.sourcelog import Topics
 
 

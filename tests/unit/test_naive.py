@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.viewmanagers.naive import NaiveManager
+from streaming.viewmanagers.asking.naive import NaiveManager
 from tests.askedmanagers import ONE, TWO, message, played
 from tests.askedsources import view
 

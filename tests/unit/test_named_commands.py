@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from streaming.cli import app
+from streaming.cli.commands import app
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [*sorted((ROOT / "streaming").rglob("*.py")), *sorted(ROOT.glob("docs/*.md"))]

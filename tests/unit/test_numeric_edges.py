@@ -11,18 +11,19 @@ import pyarrow as pa
 import pytest
 
 from streaming.algebra.bag import bag
-from streaming.algebra.duck import DuckEvaluator
-from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.evaluator import Batch, ViewError
-from streaming.algebra.meanings import evaluate, normal
-from streaming.algebra.normal import normal as view_of
+from streaming.algebra.normal_form import normal as view_of
 from streaming.algebra.numbered import numbered
-from streaming.algebra.parse import parse
-from streaming.algebra.signed import Signed, _table
-from streaming.algebra.tree import Column, Project, Relation, Tree
-from streaming.algebra.types import delta_schema
+from streaming.algebra.tree import Project, Relation, Tree
+from streaming.engines.duck.duck_evaluator import DuckEvaluator
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed, _table
+from streaming.engines.evaluator import Batch, ViewError
 from streaming.errors import FrescoError
 from streaming.messages import Rows
+from streaming.scalars.expression import Column
+from streaming.scalars.meanings import evaluate, normal
+from streaming.scalars.types import delta_schema
+from streaming.sql.parse import parse
 from tests.golden.numeric_edges import ARITHMETIC, COMPARISONS, PAIRS, SIGNS, TYPES, edges
 
 FAILED = "failed"

@@ -14,14 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming.algebra.bag import evaluate
-from streaming.algebra.duck import DuckEvaluator
-from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.evaluator import Batch
-from streaming.algebra.tree import Column, Relation
-from streaming.duckengine import offer, offering
-from streaming.rows import write_parquet
-from streaming.views import parse_view
-from streaming.warehouse.query import run
+from streaming.algebra.tree import Relation
+from streaming.engines.duck.duck_evaluator import DuckEvaluator
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck_engine import offer, offering
+from streaming.engines.evaluator import Batch
+from streaming.packed_rows import write_parquet
+from streaming.pipeline.view_specs import parse_view
+from streaming.scalars.expression import Column
+from streaming.warehouse.reader_query import run
 
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "double": (pa.float64(), [1.0, -0.0, math.nan, math.inf, -math.inf, 5.5]),

@@ -9,11 +9,11 @@ from unittest import mock
 
 import pytest
 
+from streaming.captured.source_origin import Origin, check_origin
 from streaming.errors import FrescoError
 from streaming.runtime.manifests import Manifest, ManifestStore
-from streaming.runtime.origins import Origins
-from streaming.runtime.surroundings import refuse
-from streaming.sources.origin import Origin, check_origin
+from streaming.service.origins import Origins
+from streaming.service.surroundings import refuse
 
 THEN = Origin("7001", 1, 5000)
 
@@ -44,7 +44,7 @@ def at(warehouse: Path, origin: Origin) -> Origins:
     source = SimpleNamespace(secret=lambda: "dsn", snapshots=None, database="postgres")
     config: Any = SimpleNamespace(warehouse=warehouse, sources={"north": source})
     pipeline: Any = SimpleNamespace(sources=[SimpleNamespace(name="north")])
-    with mock.patch("streaming.runtime.origins.read_origin", return_value=origin):
+    with mock.patch("streaming.service.origins.read_origin", return_value=origin):
         return Origins(config, pipeline)
 
 

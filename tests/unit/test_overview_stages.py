@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from streaming import rows as packing
-from streaming.catalog import ViewSpec, parse_view, save_catalog
+from streaming import packed_rows as packing
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.pipeline.catalog import ViewSpec, parse_view, save_catalog
+from streaming.proof.verdicts import verify_pipeline
 from streaming.readers import Warehouse
-from streaming.runtime import overviews
-from streaming.sources.schema import CapturedRelation
-from streaming.verify import verify_pipeline
+from streaming.stages import overview_stage
 from tests.sourcelog import Record, SourceLog, Topics
 from tests.steppedstages import GROUP, SteppedStages
 from tests.unit.test_debezium_events import bank
@@ -155,8 +155,8 @@ def test_every_state_of_every_view_is_complete_after_any_crash(
 ) -> None:
     if seed % 2:  # rows in files instead of messages and manifests
         monkeypatch.setattr(packing, "INLINE_LIMIT", 600)
-        monkeypatch.setattr(overviews, "SMALL", 100)
-        monkeypatch.setattr(overviews, "WAITING", 100)
+        monkeypatch.setattr(overview_stage, "SMALL", 100)
+        monkeypatch.setattr(overview_stage, "WAITING", 100)
     rng = random.Random(seed)
     stages = made()
     stages.feed(Topics().batch([]))

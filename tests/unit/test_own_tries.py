@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from test_view_changes import proved, rows
 
-from streaming.catalog import load_catalog
-from streaming.runtime import requests as module
-from streaming.runtime.requests import Requests
-from streaming.runtime.viewrequests import ask_to_resume
+from streaming.pipeline.catalog import load_catalog
+from streaming.viewchanges import requests as module
+from streaming.viewchanges.asked_changes import ask_to_resume
+from streaming.viewchanges.requests import Requests
 from tests.changingviews import Driver, Shop
 from tests.stepworld import Crash
 

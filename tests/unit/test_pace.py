@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.embedded import pace as pacing
-from streaming.embedded.pace import Pace
+from streaming.demo import pace as pacing
+from streaming.demo.pace import Pace
 
 SERVICE = Path(__file__).parents[1] / "service"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.sources.pgstate import PgState
+from streaming.ask.postgres.pg_state import PgState
 from tests.unit.test_asking_stage import Driver, Source, World, states, world
 
 __all__ = ["world"]

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming.algebra.parse import parse
-from streaming.algebra.tree import Col, Project, Scan, Select, children, walk
+from streaming.algebra.tree import Project, Scan, Select, children, walk
+from streaming.scalars.expression import Col
+from streaming.sql.parse import parse
 from tests.golden.bank_relations import RELATIONS
 from tests.golden.tree_text import tree_text
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.algebra.parse import parse
 from streaming.errors import FrescoError
+from streaming.sql.parse import parse
 from tests.golden.bank_relations import RELATIONS
 
 CASES = [

@@ -19,24 +19,25 @@ from warehouse_rows import delta, next_epoch, write_catalog
 
 from streaming import app as service
 from streaming import errors
-from streaming.algebra.tree import Column, Relation
-from streaming.cli import app
-from streaming.config import load_config
-from streaming.console import reporting
-from streaming.console.screen import Screen
-from streaming.console.show import findings_table, verdict_table
-from streaming.ddl import ddl
+from streaming.algebra.tree import Relation
+from streaming.captured.checked import Checked
+from streaming.cli import reporting
+from streaming.cli import topic_lines as tailing
+from streaming.cli.commands import app
+from streaming.cli.ddl import ddl
+from streaming.cli.tables import findings_table, verdict_table
+from streaming.cli.topic_lines import Told
+from streaming.configuration.pipeline_config import load_config
 from streaming.errors import FrescoError
+from streaming.pipeline.view_specs import parse_view
 from streaming.plain import PlainFormatter, controls, plain
-from streaming.proof.levels import Judged, Verdict
-from streaming.runtime import tailing
+from streaming.proof.recorded_levels import Judged, Verdict
 from streaming.runtime.fence import Fence
 from streaming.runtime.manifests import Manifest, ManifestStore
-from streaming.runtime.tailing import Told
-from streaming.sources.checked import Checked
-from streaming.views import parse_view
-from streaming.warehouse.table import ViewTable
-from streaming.warehouse.writer import GroupWriter
+from streaming.scalars.expression import Column
+from streaming.service.screen import Screen
+from streaming.warehouse.delta_table import ViewTable
+from streaming.warehouse.group_writer import GroupWriter
 
 EVIL = "[red]a\x1b]0;me\x07\x1b[2J\x9b\x7f\r\nERROR b\u2028\u202ec\u2066\x08 :smile: [/] é日本"
 WRITTEN = r"[red]a\x1b]0;me\x07\x1b[2J\x9b\x7f\r\nERROR b\u2028\u202ec\u2066\x08 :smile: [/] é日本"
@@ -178,7 +179,7 @@ def test_a_log_has_one_line_for_a_message_and_plain_traces(tmp_path: Path) -> No
 
 SAYS = """
 import logging, pathlib, sys
-from streaming.console.terminal import terminal
+from streaming.service.terminal import terminal
 with terminal(pathlib.Path(sys.argv[1])):
     logging.getLogger("fresco").error("bad: %s", sys.argv[2])
     logging.getLogger("library").error("worse: %s", sys.argv[2])

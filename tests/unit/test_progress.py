@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from streaming.runtime import progress
+from streaming.runtime import stage_progress
 from streaming.runtime.manifests import Manifest, ManifestStore
-from streaming.runtime.progress import Elsewhere, ViewProgress, view_progress
-from streaming.runtime.stages import Stages
+from streaming.runtime.stage_progress import Elsewhere, ViewProgress, view_progress
+from streaming.service.building import Stages
 
 CONTROL = {"control": {"number": 40}, "suspended": None}
 
@@ -64,7 +64,7 @@ class Collected:
 def test_the_integrator_collects_by_the_slowest_stage_of_any_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(stage_progress, "LOOK_SECONDS", 0.0)
     integrator: Any = Collected()
     groups = {"g": ("a", "b", "c")}
     members: Any = SimpleNamespace(wanted=lambda: [f"view:{view}" for view in groups["g"]])

@@ -12,9 +12,9 @@ import duckdb
 import pytest
 from verified_bank import arrow
 
-from streaming.algebra.tree import Column
-from streaming.proof.engine import as_print, open_engine, print_of, stand_at
-from streaming.proof.history import History
+from streaming.proof.proof_engine import as_print, open_engine, print_of, stand_at
+from streaming.proof.relation_history import History
+from streaming.scalars.expression import Column
 
 SCHEMA = (Column("name", "string"), Column("amount", "decimal(28,2)"))
 Signed = tuple[int, int, str | None, Decimal | None]

@@ -16,7 +16,7 @@ from tests.importgraph import ROOT, is_pure, servers_of
     [
         ("import kafka", {"kafka"}),
         ("def test():\n    from psycopg import sql", {"psycopg"}),
-        ("from streaming.embedded import postgres", {"psycopg"}),
+        ("from streaming.demo.embedded import postgres_server", {"psycopg"}),
         ("from streaming.merge.machine import MergeMachine", set()),
         ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pyspark", set()),
     ],

@@ -11,9 +11,17 @@ import pytest
 
 from streaming.algebra.numbered import Numbered, numbered
 from streaming.algebra.psj import LEFT, Psj, psj_of
-from streaming.algebra.query import Answer, Known, Query, Seen, SourceAnswer, SourceQuery, Term
+from streaming.algebra.source_queries import (
+    Answer,
+    Known,
+    Query,
+    Seen,
+    SourceAnswer,
+    SourceQuery,
+    Term,
+)
+from streaming.ask.processor import QueryProcessor
 from streaming.errors import ProtocolError
-from streaming.queries.processor import QueryProcessor
 from streaming.viewmanagers.base import ViewSpec
 from tests.askedsources import Sources, tables, view
 

@@ -15,13 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from warehouse_rows import BALANCE, LINES, ODD, delta, next_epoch, write_catalog
 
-from streaming.algebra.tree import Column, Relation
+from streaming.algebra.tree import Relation
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
+from streaming.scalars.expression import Column
 from streaming.warehouse.changelog import write_changes
 from streaming.warehouse.epoch import Epoch, Runs
+from streaming.warehouse.group_writer import GroupWriter
 from streaming.warehouse.updates import UpdatesWriter
-from streaming.warehouse.writer import GroupWriter
 
 VIEWS = [BALANCE, LINES, ODD]
 ODD_ROW = (1, "x", 0.5, None, b"", None, True, 1, Decimal("0.5"), None, None)

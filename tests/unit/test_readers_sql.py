@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from warehouse_rows import BALANCE, LINES, ODD, delta, next_epoch, write_catalog
 
-from streaming.ddl import ddl
+from streaming.cli.ddl import ddl
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
-from streaming.warehouse.writer import GroupWriter
+from streaming.warehouse.group_writer import GroupWriter
 
 VIEWS = [BALANCE, LINES, ODD]
 

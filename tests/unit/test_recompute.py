@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from streaming.algebra.numbered import flat
-from streaming.algebra.query import Answer, Seen
-from streaming.viewmanagers.recompute import RecomputeManager
+from streaming.algebra.source_queries import Answer, Seen
+from streaming.viewmanagers.asking.recompute import RecomputeManager
 from tests.askedmanagers import TWO, played
 from tests.askedsources import tables, view
 from tests.strobeworld import Played

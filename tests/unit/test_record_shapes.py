@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streaming.sources.schema import CapturedSource, captured
-from streaming.sources.shapes import EVENTS, FEW, HABIT, SHAPES, FirstRecords, check_shapes
+from streaming.captured.captured_schema import CapturedSource, captured
+from streaming.cdc.record_shapes import EVENTS, FEW, HABIT, SHAPES, FirstRecords, check_shapes
 
 SOURCE = CapturedSource("north", "north")
 NOW = 1_795_000_000

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 
 from streaming.algebra.delta import Before, Counts, Delta, Recount, before, delta
-from streaming.algebra.duck import DuckEvaluator
-from streaming.algebra.evaluator import Batch
-from streaming.algebra.normal import normal
-from streaming.algebra.program import Program
-from streaming.algebra.tree import Col, Column, Distinct, Monus, Project, Scan, Tree
-from streaming.algebra.types import delta_schema
+from streaming.algebra.normal_form import normal
+from streaming.algebra.tree import Distinct, Monus, Project, Scan, Tree
+from streaming.engines.duck.duck_evaluator import DuckEvaluator
+from streaming.engines.evaluator import Batch
+from streaming.engines.program import Program
+from streaming.scalars.expression import Col, Column
+from streaming.scalars.types import delta_schema
 
 X = (Column("x", "int"),)
 R, S = Scan("s.r", X), Scan("s.s", X)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from streaming.runtime.recovering import FALLS, STEADY, Recovery
-from streaming.runtime.requests import Requests
+from streaming.viewchanges.recovery import FALLS, STEADY, Recovery
+from streaming.viewchanges.requests import Requests
 
 SLOW = {"v": {"code": "SOURCE_QUERY_TIMEOUT", "what": "a query took longer than 60 s"}}
 DAMAGED = {"v": {"code": "VIEW_INPUT_DAMAGED", "what": "a record cannot be read"}}

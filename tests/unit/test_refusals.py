@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from streaming.catalog import parse_view
-from streaming.console.show import refusals_table
-from streaming.runtime.refusals import Refusal, Refused, choose_all
+from streaming.cli.tables import refusals_table
+from streaming.pipeline.catalog import parse_view
+from streaming.pipeline.refusals import Refusal, Refused, choose_all
 from tests.golden.bank_relations import BANK
 from tests.unit.test_choosing import ONE, TWO, config
 

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from streaming.sources.held import HeldFiles
-from streaming.sources.intake import Intake
-from streaming.sources.schema import captured
+from streaming.captured.captured_schema import captured
+from streaming.cdc.held_rows import HeldFiles
+from streaming.cdc.intake import Intake
 from tests.intakeworld import make, net
 from tests.sourcelog import SourceLog, Topics
 

@@ -10,9 +10,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.algebra.functions import call
 from streaming.algebra.scans import ScanNeed, scan_needs
-from streaming.algebra.tree import Col, Column, Lit, Project, Scan, Select, Tree
+from streaming.algebra.tree import Project, Scan, Select, Tree
+from streaming.captured.captured_schema import CapturedSource, captured
+from streaming.cdc.intake import Intake
 from streaming.integrator.relevance import (
     IDLE_RUNS,
     MOST_RUNS,
@@ -23,8 +24,8 @@ from streaming.integrator.relevance import (
     work_of,
 )
 from streaming.messages import RelRun
-from streaming.sources.intake import Intake
-from streaming.sources.schema import CapturedSource, captured
+from streaming.scalars.expression import Col, Column, Lit
+from streaming.scalars.functions import call
 from tests.sourcelog import SourceLog, Topics
 
 ORDERS = captured(

@@ -22,17 +22,18 @@ import sqlglot
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from streaming.algebra.duck import DuckEvaluator
-from streaming.algebra.evaluator import Batch
-from streaming.algebra.parse import parse
-from streaming.algebra.tree import Column, Relation
-from streaming.algebra.types import delta_schema
-from streaming.cli import app
-from streaming.config import Config
-from streaming.sourceconfig import Source
-from streaming.viewfile import read_header
+from streaming.algebra.tree import Relation
+from streaming.cli.commands import app
+from streaming.configuration.pipeline_config import Config
+from streaming.configuration.source_config import Source
+from streaming.engines.duck.duck_evaluator import DuckEvaluator
+from streaming.engines.evaluator import Batch
+from streaming.pipeline.view_file import read_header
+from streaming.scalars.expression import Column
+from streaming.scalars.types import delta_schema
+from streaming.sql.parse import parse
 from streaming.viewmanagers.modes import families
-from streaming.warehouse.query import run
+from streaming.warehouse.reader_query import run
 
 ROOT = Path(__file__).parents[2]
 COMMAND = re.compile(r"`(fresco\b[^`]*)`")

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from streaming.cdc.transaction_log import LATER_MS
 from streaming.errors import FrescoError
-from streaming.sources.log import LATER_MS
 from tests.intakeworld import insert, make, net, row
 from tests.sourcelog import Record, SourceLog, Topics
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from streaming.algebra.duck import DuckEvaluator
-from streaming.algebra.evaluator import Limits, ViewError, choose
-from streaming.algebra.tree import Aggregate, Aggregation, Col, Column, Project, Scan
-from streaming.algebra.types import delta_schema
+from streaming.algebra.tree import Aggregate, Aggregation, Project, Scan
+from streaming.engines.duck.duck_evaluator import DuckEvaluator
+from streaming.engines.evaluator import Limits, ViewError, choose
 from streaming.errors import ProtocolError
 from streaming.messages import ActionList, Control, RelRun, Rows, Updates
-from streaming.rows import locate, pack, unpack
+from streaming.packed_rows import locate, pack, unpack
+from streaming.scalars.expression import Col, Column
+from streaming.scalars.types import delta_schema
 from streaming.viewmanagers.base import Codec, ViewSpec
 from streaming.viewmanagers.replica import ReplicaManager
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from streaming.config import Config
+from streaming.configuration.pipeline_config import Config
+from streaming.configuration.source_config import Source
 from streaming.errors import FrescoError
-from streaming.runtime.queries import Running, StageQuery
 from streaming.runtime.restarts import WAITS, WINDOW_SECONDS, Restarts
-from streaming.runtime.schemawatch import SchemaWatch
-from streaming.runtime.service import Service
-from streaming.sourceconfig import Source
+from streaming.runtime.stage_queries import Running, StageQuery
+from streaming.service.schema_watch import SchemaWatch
+from streaming.service.service import Service
 
 STAGE, OTHER = "integrator", "view:other"
 AWAY = RuntimeError("no broker")

@@ -13,18 +13,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streaming.algebra.evaluator import Limits
+from streaming.engines.evaluator import Limits
 from streaming.errors import FrescoError
 from streaming.metrics import Metrics
-from streaming.runtime import integrating
-from streaming.runtime.evaluators import Evaluators
-from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.kafka import Topics as OwnTopics
 from streaming.runtime.kafka import headers
-from streaming.runtime.maintaining import ViewStage
-from streaming.runtime.progress import Elsewhere
-from streaming.runtime.stages import Stages
+from streaming.runtime.stage_progress import Elsewhere
 from streaming.runtime.step import Fence, ManifestStore, Outgoing, Stage, Stepper
+from streaming.service.building import Stages
+from streaming.stages import integrator_stage
+from streaming.stages.evaluators import Evaluators
+from streaming.stages.integrator_stage import IntegratorStage
+from streaming.stages.view_stage import ViewStage
 from streaming.viewmanagers.base import ViewSpec
 from streaming.warehouse import retention
 from streaming.warehouse.retention import UpdatesRetention
@@ -109,7 +109,7 @@ class Loop:
 
 @pytest.fixture
 def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loop:
-    monkeypatch.setattr(integrating, "UPKEEP_EVERY", 0.0)
+    monkeypatch.setattr(integrator_stage, "UPKEEP_EVERY", 0.0)
     monkeypatch.setattr(retention, "EVERY_MS", 0)
     return Loop(tmp_path)
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming import rows as packing
-from streaming.algebra.parse import parse
+from streaming import packed_rows as packing
 from streaming.errors import FrescoError
 from streaming.messages import ActionList, Control, Suspend, Updates, ViewChange, decode
 from streaming.metrics import Metrics
-from streaming.runtime.asking import Access
-from streaming.runtime.choosing import Choice
+from streaming.pipeline.choosing import Choice
 from streaming.runtime.kafka import headers
 from streaming.runtime.pulse import NOTHING
-from streaming.runtime.requests import Requests
-from streaming.runtime.returning import ReturningStage
 from streaming.runtime.step import Fence, ManifestStore, Outgoing, Stepper
+from streaming.sql.parse import parse
+from streaming.stages.asking_stage import Access
+from streaming.stages.returning_stage import ReturningStage
+from streaming.viewchanges.requests import Requests
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.levels import Level
 from streaming.warehouse.updates import UpdatesWriter

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from streaming.catalog import parse_view, save_catalog
 from streaming.errors import FrescoError
+from streaming.pipeline.catalog import parse_view, save_catalog
 from streaming.readers import Warehouse
 from tests.intakeworld import relations, row
 from tests.sourcelog import SourceLog, Topics

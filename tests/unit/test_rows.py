@@ -10,7 +10,7 @@ import pytest
 
 from streaming.errors import FrescoError
 from streaming.messages import INLINE_LIMIT, Rows
-from streaming.rows import locate, pack, unpack
+from streaming.packed_rows import locate, pack, unpack
 
 
 def stage_under(root: Path):  # type: ignore[no-untyped-def]

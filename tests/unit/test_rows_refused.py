@@ -13,13 +13,13 @@ import pytest
 from test_rows_that_conflict import back, proved_but_for_gaps, told, trouble
 from test_view_changes import rows
 
-from streaming.algebra.query import SourceAnswer, SourceQuery
-from streaming.algebra.signed import Signed
-from streaming.algebra.types import delta_schema
-from streaming.runtime import asking
-from streaming.runtime.viewstates import suspended_views
-from streaming.sources.pgstate import PgState
-from streaming.warehouse.files import Place
+from streaming.algebra.source_queries import SourceAnswer, SourceQuery
+from streaming.ask.postgres.pg_state import PgState
+from streaming.engines.duck.signed import Signed
+from streaming.scalars.types import delta_schema
+from streaming.stages import asking_stage
+from streaming.viewchanges.asked_changes import suspended_views
+from streaming.warehouse.data_files import Place
 from streaming.warehouse.snapshot import open_group
 from tests.changingviews import NAME, VIEWS, Driver, Shop, relations
 
@@ -58,7 +58,7 @@ class Asked:
 def asked_shop(folder: Path, monkeypatch: pytest.MonkeyPatch, entries: str) -> Shop:
     shop = Shop(folder, connection=NOWHERE, views={**VIEWS, "entries": entries})
     monkeypatch.setattr(
-        asking,
+        asking_stage,
         "asked_source",
         lambda name, dsn, relations, operators, **_: Asked(shop, name, operators),
     )

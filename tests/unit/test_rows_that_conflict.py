@@ -12,12 +12,12 @@ import pytest
 from test_view_changes import rows
 
 from streaming.errors import FrescoError
+from streaming.proof.verdicts import verify_pipeline
 from streaming.readers import Warehouse
-from streaming.runtime.requests import Requests
-from streaming.runtime.viewrequests import ask_to_resume
-from streaming.runtime.viewstates import suspended_views, view_states
-from streaming.verify import verify_pipeline
-from streaming.warehouse.files import Place
+from streaming.service.view_states import view_states
+from streaming.viewchanges.asked_changes import ask_to_resume, suspended_views
+from streaming.viewchanges.requests import Requests
+from streaming.warehouse.data_files import Place
 from streaming.warehouse.snapshot import open_group
 from tests.changingviews import NAME, Driver, Shop
 from tests.stepworld import Crash

@@ -14,13 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streaming.config import Config
+from streaming.configuration.pipeline_config import Config
+from streaming.configuration.source_config import Source
 from streaming.errors import FrescoError
 from streaming.runtime.pulse import Pulse
-from streaming.runtime.queries import Running, StageQuery
-from streaming.runtime.service import Service
+from streaming.runtime.stage_queries import Running, StageQuery
 from streaming.runtime.step import Fence, Manifest, ManifestStore, Stepper, StepResult
-from streaming.sourceconfig import Source
+from streaming.service.service import Service
 
 QUICK = 0.01
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from streaming.catalog import entry_of, parse_view
-from streaming.config import Config
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
-from streaming.runtime import schemawatch
-from streaming.runtime.plan import keep_layouts, layouts_now, replanned
-from streaming.runtime.schemawatch import SchemaWatch
-from streaming.sources.schema import CapturedRelation
+from streaming.pipeline.catalog import entry_of, parse_view
+from streaming.pipeline.plan import keep_layouts, layouts_now, replanned
+from streaming.service import schema_watch
+from streaming.service.schema_watch import SchemaWatch
 from tests.changingviews import COLUMNS, Driver, Shop
 
 WIDER = [COLUMNS[0], ("account", "int8"), COLUMNS[2]]
@@ -32,7 +32,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     def read(config: Config, name: str) -> list[CapturedRelation]:
         return made.captured()
 
-    monkeypatch.setattr(schemawatch, "source_relations", read)
+    monkeypatch.setattr(schema_watch, "source_relations", read)
     made.put(1, 1, 1)
     driver = Driver(made)
     driver.round()
@@ -69,7 +69,7 @@ def test_a_source_that_cannot_be_looked_at_is_no_change(
         raise FrescoError(code, "it is not there")
 
     found = watch(shop)
-    monkeypatch.setattr(schemawatch, "source_relations", refused)
+    monkeypatch.setattr(schema_watch, "source_relations", refused)
     assert found.look() == found.look() == ()
     said = [one for one in caplog.records if one.levelname == "WARNING" and code in one.message]
     assert len(said) == told

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from streaming.catalog import parse_view
-from streaming.config import Config, parse_config
+from streaming.captured.captured_schema import captured
+from streaming.configuration.pipeline_config import Config, parse_config
 from streaming.errors import FrescoError
-from streaming.runtime.choosing import Choice, choose
-from streaming.runtime.sessionplan import plan_sessions
-from streaming.sources.deltatables import LONGEST, fitting, home_of
-from streaming.sources.schema import captured
+from streaming.isolated.delta_tables import LONGEST, fitting, home_of
+from streaming.pipeline.catalog import parse_view
+from streaming.pipeline.choosing import Choice, choose
+from streaming.pipeline.session_plan import plan_sessions
+from streaming.pipeline.view_specs import ViewSpec
 from streaming.viewmanagers.levels import Level
-from streaming.views import ViewSpec
 from tests.golden.bank_relations import BANK
 
 STRONG = "WITH STRONG CONSISTENCY USING isolated"

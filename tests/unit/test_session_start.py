@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 from test_session_plan import BANK, STRONG, config, view
 
+from streaming.captured.captured_schema import captured
 from streaming.errors import FrescoError
+from streaming.isolated import session_start
+from streaming.isolated.session_loop import SessionLoop
+from streaming.isolated.session_start import start_sessions
 from streaming.metrics import Metrics
-from streaming.runtime import restarts, sessionstart
-from streaming.runtime.plan import Pipeline
-from streaming.runtime.service import Service
-from streaming.runtime.sessionloop import SessionLoop
-from streaming.runtime.sessionplan import plan_sessions
-from streaming.runtime.sessionstart import start_sessions
+from streaming.pipeline.plan import Pipeline
+from streaming.pipeline.session_plan import plan_sessions
+from streaming.runtime import restarts
 from streaming.runtime.step import Fence
-from streaming.sources.schema import captured
+from streaming.service.service import Service
 
 NOBODY = "postgresql://reader@127.0.0.1:1/bank"
 """No database listens there; a loop that runs waits for it."""
@@ -84,7 +85,7 @@ def test_a_loop_that_cannot_begin_stops_those_that_have(
         begun.append(SessionLoop(*given))  # type: ignore[arg-type]
         return begun[0]
 
-    monkeypatch.setattr(sessionstart, "SessionLoop", begin)
+    monkeypatch.setattr(session_start, "SessionLoop", begin)
     with pytest.raises(RuntimeError, match="new thread"):
         start(tmp_path)
     assert begun and threads() == []

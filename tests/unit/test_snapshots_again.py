@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.sources.replacing import cannot_tell
+from streaming.cdc.replacement import cannot_tell
 from tests.intakeworld import insert, row, snapshot_of
 from tests.retakenworld import Change, Source
 

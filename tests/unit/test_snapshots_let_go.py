@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from streaming.sources.retaken import SILENCE_MS
+from streaming.cdc.later_snapshots import SILENCE_MS
 from tests.intakeworld import insert, row, spoiled
 from tests.retakenworld import Source
 from tests.sourcelog import Record

@@ -11,9 +11,9 @@ from zlib import crc32
 import pyarrow as pa
 import pytest
 
+from streaming.captured.captured_schema import CapturedSource, captured
+from streaming.captured.source_topics import WEEK_MS, TopicFacts, check_names, check_topics
 from streaming.errors import FrescoError
-from streaming.sources.schema import CapturedSource, captured
-from streaming.sources.topics import WEEK_MS, TopicFacts, check_names, check_topics
 from tests.intakeworld import insert, key_change, make, net, relations, row
 from tests.sourcelog import Record, SourceLog, Topics
 

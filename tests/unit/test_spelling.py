@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.algebra.parse import parse
-from streaming.algebra.scope import Text
-from streaming.algebra.spelling import spelled
-from streaming.algebra.syntax import syntax
 from streaming.errors import FrescoError
+from streaming.sql.parse import parse
+from streaming.sql.scope import Text
+from streaming.sql.spelling import spelled
+from streaming.sql.syntax import syntax
 from tests.golden.accepted_texts import RELATIONS, TEXTS
 
 NOT_SPARK = [

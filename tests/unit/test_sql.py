@@ -7,13 +7,14 @@ from decimal import Decimal
 import duckdb
 import pytest
 
-from streaming.algebra import exact, lettercase
-from streaming.algebra.functions import CALLS, TYPING
-from streaming.algebra.meanings import LAZY, MEANINGS
-from streaming.algebra.parse import parse
-from streaming.algebra.renderings import DUCK, SPARK
-from streaming.algebra.sql import tree_sql
-from streaming.algebra.tree import Column, Relation
+from streaming.algebra.tree import Relation
+from streaming.engines.sql_text import tree_sql
+from streaming.scalars import exact, letter_case
+from streaming.scalars.expression import Column
+from streaming.scalars.functions import CALLS, TYPING
+from streaming.scalars.meanings import LAZY, MEANINGS
+from streaming.scalars.renderings import DUCK, SPARK
+from streaming.sql.parse import parse
 
 R = Relation(
     "s.r",
@@ -93,7 +94,7 @@ def test_a_letter_whose_other_case_is_uncertain_is_an_error(duck):
 
 
 def test_every_expanding_letter_is_written_as_spark_writes_it(duck):
-    for letter, capital in lettercase.EXPANDING.items():
+    for letter, capital in letter_case.EXPANDING.items():
         assert first(duck, "UPPER(s)", "1", "1", f"'x{letter}'") == "X" + capital
 
 

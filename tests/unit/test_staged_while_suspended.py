@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from test_view_changes import proved, rows
 
-from streaming import rows as packing
-from streaming.runtime.progress import view_progress
-from streaming.runtime.requests import Requests
-from streaming.runtime.skipping import skip
-from streaming.runtime.viewrequests import ask_to_resume
+from streaming import packed_rows as packing
+from streaming.runtime.stage_progress import view_progress
+from streaming.viewchanges.asked_changes import ask_to_resume
+from streaming.viewchanges.requests import Requests
+from streaming.viewchanges.skip import skip
 from streaming.warehouse.decisions import bad_records, decisions
 from tests.changingviews import Driver, Shop
 from tests.stepworld import Countdown, Crash

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from streaming.catalog import parse_view, save_catalog
-from streaming.cli import app
+from streaming.captured.captured_schema import captured
+from streaming.cli.commands import app
 from streaming.errors import FrescoError
 from streaming.metrics import Metrics
-from streaming.runtime import stalls as stalling
+from streaming.pipeline.catalog import parse_view, save_catalog
 from streaming.runtime.fence import Fence
 from streaming.runtime.heartbeat import (
     AWAY_SECONDS,
@@ -34,13 +34,13 @@ from streaming.runtime.heartbeat import (
     here,
     say,
 )
-from streaming.runtime.integrating import IntegratorStage
 from streaming.runtime.pulse import NOTHING
-from streaming.runtime.requests import Requests
 from streaming.runtime.restarts import Restarts
-from streaming.runtime.stalls import StallsShown
-from streaming.runtime.trouble import forget_trouble, tell_trouble
-from streaming.sources.schema import captured
+from streaming.service import stalls as stalling
+from streaming.service.stalls import StallsShown
+from streaming.stages.integrator_stage import IntegratorStage
+from streaming.stages.stage_trouble import forget_trouble, tell_trouble
+from streaming.viewchanges.requests import Requests
 from tests.intakeworld import insert, relations
 from tests.sourcelog import Record, SourceLog, Topics
 from tests.steppedstages import GROUP, SteppedStages

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from streaming.algebra.query import Query
-from streaming.viewmanagers.strobe import Strobe
+from streaming.algebra.source_queries import Query
+from streaming.viewmanagers.asking.strobe import Strobe
 from tests.askedsources import tables, view
 from tests.strobeworld import Played, one_message
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from streaming.algebra.query import Answer
+from streaming.algebra.source_queries import Answer
 from streaming.algebra.tree import Relation
 from streaming.errors import FrescoError, ProtocolError
 from streaming.messages import Control, Updates
+from streaming.viewmanagers.asking.c_strobe import CStrobe
+from streaming.viewmanagers.asking.g_strobe import GStrobe
+from streaming.viewmanagers.asking.strobe import Strobe
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.c_strobe import CStrobe
-from streaming.viewmanagers.g_strobe import GStrobe
-from streaming.viewmanagers.strobe import Strobe
 from tests.askedsources import tables, view
 from tests.strobeworld import Make, Played
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from streaming.catalog import parse_view, save_catalog
 from streaming.merge.batching import GREEDY, Batching, bound
 from streaming.merge.disciplines import Discipline
 from streaming.merge.machine import MergeMachine
+from streaming.pipeline.catalog import parse_view, save_catalog
 from streaming.readers import Warehouse
 from streaming.runtime.pulse import NOTHING
 from tests.intakeworld import insert, relations

@@ -15,18 +15,19 @@ import sqlglot
 from typer.testing import CliRunner
 from warehouse_rows import delta, next_epoch, write_catalog
 
-from streaming.algebra.tree import Column, Relation
-from streaming.cli import app
-from streaming.ddl import ddl
+from streaming.algebra.tree import Relation
+from streaming.cli.commands import app
+from streaming.cli.ddl import ddl
 from streaming.errors import FrescoError
+from streaming.pipeline.view_file import read_header
 from streaming.readers import Warehouse
-from streaming.viewfile import read_header
+from streaming.scalars.expression import Column
+from streaming.warehouse.data_files import Place
+from streaming.warehouse.delta_table import Table, ViewTable, state_schema
 from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.files import Place
-from streaming.warehouse.options import WriterOptions
-from streaming.warehouse.table import Table, ViewTable, state_schema
+from streaming.warehouse.group_writer import GroupWriter
+from streaming.warehouse.table_options import WriterOptions
 from streaming.warehouse.updates import UpdatesWriter
-from streaming.warehouse.writer import GroupWriter
 
 COLUMNS = (Column("id", "bigint"),)
 CHEAP, LOWSTOCK = ViewTable("cheap", COLUMNS), ViewTable("lowstock", COLUMNS)

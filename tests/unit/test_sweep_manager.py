@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from streaming.algebra.numbered import NumberedBags
-from streaming.algebra.query import Answer, Seen
+from streaming.algebra.source_queries import Answer, Seen
 from streaming.errors import FrescoError, ProtocolError
 from streaming.messages import RelRun, Updates
+from streaming.viewmanagers.asking.sweep import SweepManager
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.sweep import SweepManager
 from tests.askedsources import tables, view
 from tests.golden.test_sweep import Mediator
 

@@ -8,10 +8,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from streaming.sources import plans
-from streaming.sources.debezium import Decoder
-from streaming.sources.rowquery import row_query
-from streaming.sources.schema import CapturedRelation, captured
+from streaming.captured.captured_schema import CapturedRelation, captured
+from streaming.cdc.debezium import Decoder
+from streaming.cdc.row_query import row_query
+from streaming.engines.duck import kept_plans
 from tests.sourcelog import SourceLog, Topics
 
 TYPES = ("int4", "text", "numeric(10,2)", "timestamp", "bool", "float8")
@@ -82,7 +82,7 @@ def test_a_text_that_is_no_json_leaves_nothing_behind() -> None:
 def test_a_large_batch_is_handed_over_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(wide(5))
     copied = world.decode(*range(20))
-    monkeypatch.setattr(plans, "COPIED", 10)
+    monkeypatch.setattr(kept_plans, "COPIED", 10)
     assert (
         world.decode(*range(20))
         .drop_columns(["offset", "transaction", "position"])
@@ -95,7 +95,7 @@ def test_the_plans_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     tables = [f"t{at}" for at in range(5)]
     world = World(*(wide(5, name) for name in tables))
     world.decode(1, table="t0")
-    monkeypatch.setattr(plans, "KEPT", 3 * len(world.engine.planned[-1]))
+    monkeypatch.setattr(kept_plans, "KEPT", 3 * len(world.engine.planned[-1]))
     for _ in range(2):
         for name in tables:
             assert numbers(world.decode(1, table=name)) == [1]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from streaming.cli.topic_lines import Told, told
 from streaming.messages import (
     ActionList,
     Control,
@@ -18,8 +19,7 @@ from streaming.messages import (
     ViewChange,
     encode,
 )
-from streaming.rows import pack
-from streaming.runtime.tailing import Told, told
+from streaming.packed_rows import pack
 
 RUNS = (
     RelRun(first=4, last=6, views=("balance", "total"), idle=("total",)),

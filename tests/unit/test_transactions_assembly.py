@@ -8,9 +8,9 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from streaming.sources.held import HeldFiles
-from streaming.sources.intake import Intake
-from streaming.sources.schema import CapturedSource
+from streaming.captured.captured_schema import CapturedSource
+from streaming.cdc.held_rows import HeldFiles
+from streaming.cdc.intake import Intake
 from tests.intakeworld import BaseView, insert, key_change, make, net, relations, row, spoiled
 from tests.sourcelog import SourceLog, Topics
 from tests.unit.test_debezium_events import bank

@@ -11,12 +11,8 @@ import pytest
 from streaming.algebra.tree import (
     Aggregate,
     Aggregation,
-    Call,
-    Col,
-    Column,
     Distinct,
     Join,
-    Lit,
     Monus,
     Project,
     Scan,
@@ -24,7 +20,8 @@ from streaming.algebra.tree import (
     Tree,
     Union,
 )
-from streaming.algebra.treenotes import tree_back, tree_note
+from streaming.algebra.tree_json import tree_back, tree_note
+from streaming.scalars.expression import Call, Col, Column, Lit
 
 SCAN = Scan("x.r", (Column("a", "bigint"), Column("b", "string")))
 EQUAL = Call("=", (Col(0, "bigint"), Lit(3, "bigint")), "boolean")

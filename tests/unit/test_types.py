@@ -5,9 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from streaming.algebra.parse import parse
-from streaming.algebra.tree import Column, Relation
-from streaming.algebra.types import (
+from streaming.algebra.tree import Relation
+from streaming.errors import FrescoError
+from streaming.scalars.expression import Column
+from streaming.scalars.types import (
     arrow_type,
     avg_type,
     delta_schema,
@@ -15,7 +16,7 @@ from streaming.algebra.types import (
     simple_type,
     sum_type,
 )
-from streaming.errors import FrescoError
+from streaming.sql.parse import parse
 from tests.golden.spark_types import COLUMNS, EXPRESSIONS
 
 TYPED = Relation("s.t", tuple(Column(name, type_) for name, type_ in COLUMNS.items()))

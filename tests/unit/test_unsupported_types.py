@@ -9,11 +9,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from streaming.algebra.parse import parse
-from streaming.algebra.tree import Column, Relation
-from streaming.catalog import load_catalog, parse_view, save_catalog
-from streaming.cli import app
+from streaming.algebra.tree import Relation
+from streaming.cli.commands import app
 from streaming.errors import FrescoError
+from streaming.pipeline.catalog import load_catalog, parse_view, save_catalog
+from streaming.scalars.expression import Column
+from streaming.sql.parse import parse
 
 LEFT_OUT = (("iv", "interval"), ("Tags", "text[]"))
 R = Relation("s.r", (Column("id", "int"),), (0,), LEFT_OUT)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming import rows as packing
+from streaming import packed_rows as packing
+from streaming.cdc.intake import IntakeResult
 from streaming.messages import Rows, Updates
-from streaming.runtime.logs import with_logs
-from streaming.sources.intake import IntakeResult
+from streaming.stages.source_logs import with_logs
 from tests.intakeworld import insert, make, snapshot_of
 from tests.sourcelog import SourceLog, Topics
 

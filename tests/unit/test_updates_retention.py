@@ -11,13 +11,13 @@ from warehouse_rows import LINES, delta, next_epoch
 
 from streaming.algebra.tree import Relation
 from streaming.errors import FrescoError
-from streaming.verify import verify_pipeline
-from streaming.warehouse.files import Place
+from streaming.proof.verdicts import verify_pipeline
+from streaming.warehouse.data_files import Place
+from streaming.warehouse.group_writer import GroupWriter
 from streaming.warehouse.moments import number_at
 from streaming.warehouse.retention import EVERY_MS, UpdatesRetention, first_since
 from streaming.warehouse.updates import UpdatesReader, UpdatesWriter
 from streaming.warehouse.upkeep import Upkeep, UpkeepOptions
-from streaming.warehouse.writer import GroupWriter
 
 HOUR = 3_600_000
 RELATION = Relation(LINES.name, LINES.schema)

@@ -11,8 +11,8 @@ from verified_bank import Bank, Change, arrow, transfers
 
 from streaming.errors import FrescoError
 from streaming.messages import Control
-from streaming.proof.levels import EpochState, Observations, achieved, level_asked
-from streaming.verify import Judged, Verdict, verify_pipeline
+from streaming.proof.recorded_levels import EpochState, Observations, achieved, level_asked
+from streaming.proof.verdicts import Judged, Verdict, verify_pipeline
 
 
 def bank(folder: Path, count: int = 8, seed: int = 3, **levels: str) -> Bank:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from streaming.catalog import save_catalog
 from streaming.messages import Control
-from streaming.verify import verify_pipeline
+from streaming.pipeline.catalog import save_catalog
+from streaming.proof.verdicts import verify_pipeline
+from streaming.warehouse.delta_table import ViewTable
 from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.table import ViewTable
+from streaming.warehouse.group_writer import GroupWriter
 from streaming.warehouse.updates import UpdatesReader, UpdatesWriter
-from streaming.warehouse.writer import GroupWriter
 from tests.changedtable import OTHER, READ, VIEWS, Table, entry
 from tests.unit.verified_bank import arrow
 

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from recorded_views import Recorded, Rows
 
-from streaming.algebra.tree import Column, Relation
+from streaming.algebra.tree import Relation
 from streaming.messages import Control
-from streaming.proof.levels import Overtaken
-from streaming.proof.order import Touch, overtaken
-from streaming.verify import Judged, Verdict, verify_pipeline
+from streaming.proof.conflict_order import Touch, overtaken
+from streaming.proof.recorded_levels import Overtaken
+from streaming.proof.verdicts import Judged, Verdict, verify_pipeline
+from streaming.scalars.expression import Column
 from streaming.warehouse.epoch import Epoch, merge_runs
 
 PAIR = (Column("id", "int"), Column("state", "string"))

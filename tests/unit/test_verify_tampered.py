@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 from verified_bank import Bag, Bank, transfers
 
+from streaming.proof.verdicts import Judged, Verdict, verify_pipeline
 from streaming.readers import Warehouse
-from streaming.verify import Judged, Verdict, verify_pipeline
 
 ROUNDS = 12
 EPOCHS = ((0, 0), (1, 5), (6, 12))

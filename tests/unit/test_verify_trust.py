@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from recorded_views import Recorded, Rows
 
-from streaming.algebra.tree import Column, Relation
+from streaming.algebra.tree import Relation
 from streaming.messages import Control
-from streaming.verify import Verdict, verify_pipeline
+from streaming.proof.verdicts import Verdict, verify_pipeline
+from streaming.scalars.expression import Column
 
 Q = Relation("s.q", (Column("id", "int"), Column("at", "timestamp"), Column("day", "date")), (0,))
 FAR = (-100_000_000_000_000_000, -800_000)

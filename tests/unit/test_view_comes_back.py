@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from test_view_changes import proved, rows
 
-from streaming.catalog import load_catalog, replace_catalog
 from streaming.errors import FrescoError
-from streaming.runtime import joining
-from streaming.runtime.members import Members, settle_catalog
-from streaming.runtime.viewrequests import ask_to_add, ask_to_drop, set_aside
+from streaming.pipeline.catalog import load_catalog, replace_catalog
+from streaming.service.members import Members, settle_catalog
+from streaming.stages import joining_stage
+from streaming.viewchanges.asked_changes import ask_to_add, ask_to_drop, set_aside
 from tests.changingviews import Driver, Shop
 
 LARGE = "SELECT id FROM north.entry WHERE amount > 10"
@@ -66,13 +66,13 @@ def test_a_view_that_is_far_behind_does_not_say_that_it_is_near(
     driver.round()
     request = ask_to_add(shop.config, shop.write("large", LARGE)).number
     driver.follow()
-    monkeypatch.setattr(joining, "NEAR_SECONDS", -1.0)  # to load takes long
+    monkeypatch.setattr(joining_stage, "NEAR_SECONDS", -1.0)  # to load takes long
     driver.step("view:large@1")
     for id_ in range(2, 12):
         shop.put(id_, 1, id_ * 4)
     driver.step("integrator")
-    monkeypatch.setattr(joining, "NEAR_SECONDS", 60.0)
-    monkeypatch.setattr(joining, "NUMBERS_PER_STEP", 3)
+    monkeypatch.setattr(joining_stage, "NEAR_SECONDS", 60.0)
+    monkeypatch.setattr(joining_stage, "NUMBERS_PER_STEP", 3)
     steps = 0
     while (told := driver.members.requests.told(request, "loaded")) is None:
         driver.step("view:large@1")
@@ -93,7 +93,7 @@ def test_a_view_whose_load_took_long_joins_though_nobody_commits(
     driver.round()
     ask_to_add(shop.config, shop.write("large", LARGE))
     driver.follow()
-    monkeypatch.setattr(joining, "NEAR_SECONDS", -1.0)
+    monkeypatch.setattr(joining_stage, "NEAR_SECONDS", -1.0)
     driver.step("view:large@1")
     monkeypatch.undo()
     driver.settle()

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from streaming.cli import app
-from streaming.runtime.requests import Requests
+from streaming.cli.commands import app
+from streaming.viewchanges.requests import Requests
 from tests.changingviews import Driver, Shop
 
 NEW = "SELECT id FROM north.entry WHERE amount > 10"

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from test_view_changes import names, proved, rows
 
+from streaming.cdc.later_snapshots import CLOCKS_MS
+from streaming.cdc.records import APART
+from streaming.cdc.replacement import cannot_tell
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
-from streaming.runtime import stages
-from streaming.runtime.requests import Requests
-from streaming.runtime.skipping import skip
-from streaming.runtime.status import pipeline_status
-from streaming.runtime.viewrequests import ask_to_drop, ask_to_resume
-from streaming.runtime.viewstates import view_states
-from streaming.sources.records import APART
-from streaming.sources.replacing import cannot_tell
-from streaming.sources.retaken import CLOCKS_MS
+from streaming.service import building
+from streaming.service.status import pipeline_status
+from streaming.service.view_states import view_states
+from streaming.viewchanges.asked_changes import ask_to_drop, ask_to_resume
+from streaming.viewchanges.requests import Requests
+from streaming.viewchanges.skip import skip
 from streaming.warehouse.decisions import bad_records, decisions
 from tests.changingviews import Driver, Shop
 
@@ -153,7 +153,7 @@ def test_a_repeated_snapshot_that_cannot_be_told_is_decided_like_a_bad_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        stages, "contents_of", lambda _, captured, number: cannot_tell(captured, number)
+        building, "contents_of", lambda _, captured, number: cannot_tell(captured, number)
     )
     shop = Shop(tmp_path, snapshot=True)
     shop.write("words", "SELECT id, words FROM north.other")

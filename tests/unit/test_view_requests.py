@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.catalog import (
+from streaming.errors import FrescoError
+from streaming.pipeline.catalog import (
     Catalog,
     Joined,
     ViewSpec,
@@ -16,9 +17,9 @@ from streaming.catalog import (
     parse_view,
     replace_catalog,
 )
-from streaming.errors import FrescoError
-from streaming.runtime.requests import Requests, phase
-from streaming.runtime.viewchanges import Live, ViewChanges, stage_name
+from streaming.runtime.stage_names import stage_name
+from streaming.viewchanges.announcements import Live, ViewChanges
+from streaming.viewchanges.requests import Requests, phase
 from tests.golden.bank_relations import BANK
 
 SELECT = "SELECT id FROM north.account"

@@ -9,7 +9,7 @@ import pytest
 from streaming.algebra.bag import Bag, evaluate
 from streaming.algebra.psj import psj_of
 from streaming.algebra.tree import Relation, Tree
-from streaming.algebra.viewkeys import key_chain, keys_of, refuse_self_join, with_keys
+from streaming.algebra.view_keys import key_chain, keys_of, refuse_self_join, with_keys
 from streaming.errors import FrescoError
 from tests.askedsources import tables, view
 

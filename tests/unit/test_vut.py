@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from streaming.merge.covered import Covered, merged
 from streaming.merge.machine import MergeMachine
-from streaming.merge.rows import Block, Row, Shape
 from streaming.merge.vut import VUT
+from streaming.merge.vut_rows import Block, Row, Shape
 from streaming.messages import ActionList, Rel, RelRun, Rows
 
 BOTH = Shape((0, 1), (0, 1))

@@ -13,13 +13,14 @@ import pytest
 from deltalake import DeltaTable
 from warehouse_rows import BALANCE, LINES, delta, next_epoch, write_catalog
 
-from streaming.algebra.tree import Column, Relation
-from streaming.algebra.types import delta_schema
+from streaming.algebra.tree import Relation
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
-from streaming.warehouse.table import Table
+from streaming.scalars.expression import Column
+from streaming.scalars.types import delta_schema
+from streaming.warehouse.delta_table import Table
+from streaming.warehouse.group_writer import GroupWriter
 from streaming.warehouse.updates import UpdatesWriter
-from streaming.warehouse.writer import GroupWriter
 
 ENTRY = Relation("north.entry", (Column("id", "int"),))
 GROWN = Relation("north.entry", (Column("id", "int"), Column("amount", "int")))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.errors import FrescoError
-from streaming.warehouse.net import net_changes
+from streaming.warehouse.net_changes import net_changes
 from streaming.warehouse.rewrite import id_prefixes
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -7,10 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from streaming.algebra.tree import Column, Relation
-from streaming.algebra.types import delta_schema
+from streaming.algebra.tree import Relation
 from streaming.errors import FrescoError
 from streaming.messages import Control
+from streaming.scalars.expression import Column
+from streaming.scalars.types import delta_schema
 from streaming.warehouse.updates import LostColumn, UpdatesReader, UpdatesWriter
 from streaming.warehouse.upkeep import Upkeep, UpkeepOptions, drop_below
 

@@ -11,9 +11,9 @@ from warehouse_rows import LINES, delta, next_epoch, write_catalog
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
 from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.options import TableOptions, WriterOptions
+from streaming.warehouse.group_writer import GroupWriter
+from streaming.warehouse.table_options import TableOptions, WriterOptions
 from streaming.warehouse.upkeep import Upkeep, UpkeepDone, UpkeepOptions, drop_below, vacuum
-from streaming.warehouse.writer import GroupWriter
 
 FEW = UpkeepOptions(small_files=3)
 

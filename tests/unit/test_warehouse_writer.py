@@ -16,10 +16,10 @@ from warehouse_rows import BALANCE, LINES, ODD, delta, next_epoch, write_catalog
 
 from streaming.errors import FrescoError
 from streaming.readers import Warehouse
+from streaming.warehouse.delta_table import ViewTable
 from streaming.warehouse.epoch import Epoch, merge_runs
-from streaming.warehouse.options import WriterOptions
-from streaming.warehouse.table import ViewTable
-from streaming.warehouse.writer import GroupWriter
+from streaming.warehouse.group_writer import GroupWriter
+from streaming.warehouse.table_options import WriterOptions
 
 VIEWS = [BALANCE, LINES]
 SPLIT = WriterOptions(file_bytes=2000)

@@ -25,10 +25,10 @@ from test_view_changes import rows
 
 from streaming.errors import FrescoError, ProtocolError
 from streaming.messages import ActionList, Rows, decode
-from streaming.rows import pack, unpack
-from streaming.runtime.viewstates import suspended_views
+from streaming.packed_rows import pack, unpack
+from streaming.viewchanges.asked_changes import suspended_views
 from streaming.viewmanagers.replica import ReplicaManager
-from streaming.warehouse import writer
+from streaming.warehouse import group_writer
 from tests.changingviews import NAME, VIEWS, Driver, Shop
 from tests.importgraph import ROOT, imported, reached
 
@@ -149,7 +149,7 @@ STEPS = (
     *("integrating", "maintaining", "blockwise", "overviews", "asking", "returning", "joining"),
     *("broken", "riding", "merging", "isolating", "stageset"),
 )
-CHECKS = ("streaming.sources.mysqlcheck", "streaming.sources.connectsettings")
+CHECKS = ("streaming.ask.mariadb.mysql_check", "streaming.cdc.connector_settings")
 """Modules of nothing but what a start looks at."""
 AREAS = "SOURCE VIEW WAREHOUSE KAFKA STATE ROWS SERVICE MERGE VALUE READ GROUP STAGE PROTOCOL"
 """What codes of steps begin with; other areas are of what is checked before: SQL, CONFIG, MODE and so on."""
@@ -388,7 +388,7 @@ def test_rows_that_cannot_be_planned_for_a_reason_without_a_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop, driver = begun(tmp_path)
-    plan = writer.plan_change
+    plan = group_writer.plan_change
 
     def fails(place: Any, view: Any, *rest: Any) -> Any:
         if view.name == "entries":
@@ -396,7 +396,7 @@ def test_rows_that_cannot_be_planned_for_a_reason_without_a_code(
         return plan(place, view, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(writer, "plan_change", fails)
+        patch.setattr(group_writer, "plan_change", fails)
         shop.put(3, 2, 30)
         goes_on(shop, driver, "WAREHOUSE_ROWS")
     comes_back(shop, driver)

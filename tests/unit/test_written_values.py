@@ -13,20 +13,21 @@ from rich.console import Console
 from typer.testing import CliRunner
 from warehouse_rows import next_epoch, write_catalog
 
-from streaming.algebra import written
-from streaming.algebra.duck import DuckEvaluator
-from streaming.algebra.evaluator import Batch, ViewError
-from streaming.algebra.tree import Col, Column, Project, Scan
-from streaming.algebra.types import arrow_type, delta_schema
-from streaming.cli import app
-from streaming.console.reporting import print_rows
-from streaming.console.show import rows_table
+from streaming.algebra.tree import Project, Scan
+from streaming.cli.commands import app
+from streaming.cli.reporting import print_rows
+from streaming.cli.tables import rows_table
+from streaming.cli.topic_lines import told
+from streaming.engines.duck.duck_evaluator import DuckEvaluator
+from streaming.engines.evaluator import Batch, ViewError
 from streaming.messages import ActionList, encode
-from streaming.rows import pack
-from streaming.runtime.tailing import told
-from streaming.warehouse.state import _named
-from streaming.warehouse.table import ViewTable
-from streaming.warehouse.writer import GroupWriter
+from streaming.packed_rows import pack
+from streaming.scalars import written
+from streaming.scalars.expression import Col, Column
+from streaming.scalars.types import arrow_type, delta_schema
+from streaming.warehouse.delta_table import ViewTable
+from streaming.warehouse.group_state import _named
+from streaming.warehouse.group_writer import GroupWriter
 from tests.unit.test_delta_rules import call
 
 DAYS = {

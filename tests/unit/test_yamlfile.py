@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from streaming.configuration.yaml_file import read_yaml
 from streaming.errors import FrescoError
-from streaming.yamlfile import read_yaml
 
 SECRET = "postgresql://reader:hunter2@db.example/north"
 

@@ -14,14 +14,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from streaming.algebra.tree import Column, Relation
-from streaming.algebra.types import delta_schema
-from streaming.catalog import parse_view, save_catalog
+from streaming.algebra.tree import Relation
 from streaming.messages import Control
+from streaming.pipeline.catalog import parse_view, save_catalog
+from streaming.scalars.expression import Column
+from streaming.scalars.types import delta_schema
+from streaming.warehouse.delta_table import ViewTable
 from streaming.warehouse.epoch import Epoch, merge_runs
-from streaming.warehouse.table import ViewTable
+from streaming.warehouse.group_writer import GroupWriter
 from streaming.warehouse.updates import UpdatesWriter
-from streaming.warehouse.writer import GroupWriter
 from tests.unit.warehouse_rows import frontier_of
 
 ENTRY = (Column("id", "bigint"), Column("account", "int"), Column("amount", "decimal(18,2)"))

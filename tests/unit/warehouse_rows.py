@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.algebra.tree import Column
-from streaming.algebra.types import delta_schema
+from streaming.scalars.expression import Column
+from streaming.scalars.types import delta_schema
+from streaming.warehouse.delta_table import ViewTable
 from streaming.warehouse.epoch import Epoch, Runs, merge_runs
-from streaming.warehouse.table import ViewTable
 
 BALANCE = ViewTable(
     "balance",
@@ -58,7 +58,7 @@ def next_epoch(before: Epoch | None, group: str, added: Runs, **more: Any) -> Ep
 
 
 def write_catalog(warehouse: Path, group: str, views: Sequence[ViewTable]) -> None:
-    """A catalog with these views, as `streaming.catalog` writes it."""
+    """A catalog with these views, as `streaming.pipeline.catalog` writes it."""
     entries = [
         {
             "name": view.name,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from streaming.ask.mariadb.mysql_types import kind_of
+from streaming.ask.mariadb.mysql_url import MysqlUrl, asking, parse_url
+from streaming.ask.postgres.pg_catalog import topic_name
+from streaming.captured.captured_schema import CapturedRelation, captured
 from streaming.errors import FrescoError
-from streaming.sources.mysqltypes import kind_of
-from streaming.sources.mysqlurl import MysqlUrl, asking, parse_url
-from streaming.sources.postgres import topic_name
-from streaming.sources.schema import CapturedRelation, captured
 
 _COLUMNS = """
 SELECT table_schema, table_name, column_name, column_type, generation_expression, character_set_name

@@ -19,11 +19,11 @@ from typing import Any
 
 import pymysql
 
+from streaming.ask.mariadb.mysql_catalog import split_table
+from streaming.ask.mariadb.mysql_state import quoted
+from streaming.ask.mariadb.mysql_url import asking, parse_url
+from streaming.captured.checked import Checked, Rule
 from streaming.errors import FrescoError
-from streaming.sources.checked import Checked, Rule
-from streaming.sources.mysql import split_table
-from streaming.sources.mysqlstate import quoted
-from streaming.sources.mysqlurl import asking, parse_url
 
 _DAY, _WEEK = 86_400, 7 * 86_400
 Named = tuple[str, str]

@@ -14,9 +14,9 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from streaming.algebra.tree import Call, Col, Lit, Scalar
-from streaming.algebra.types import is_decimal
-from streaming.sources.mysqlvalues import is_exact
+from streaming.ask.mariadb.mysql_values import is_exact
+from streaming.scalars.expression import Call, Col, Lit, Scalar
+from streaming.scalars.types import is_decimal
 
 DIALECT = "mysql"
 _COMPARISONS: dict[str, type[exp.Binary]] = {

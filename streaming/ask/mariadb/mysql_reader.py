@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 import pymysql
 
-from streaming.algebra.signed import Signed
-from streaming.sources.mysqlfilter import weaker
-from streaming.sources.mysqlstate import quoted
-from streaming.sources.mysqlvalues import MysqlColumn
-from streaming.sources.reduction import Input
-from streaming.sources.restriction import Keys, signed_rows
-from streaming.sources.schema import CapturedRelation
+from streaming.ask.mariadb.mysql_filter import weaker
+from streaming.ask.mariadb.mysql_state import quoted
+from streaming.ask.mariadb.mysql_values import MysqlColumn
+from streaming.ask.reduction import Input
+from streaming.ask.restriction import Keys, signed_rows
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.engines.duck.signed import Signed
 
 LONGEST = 8 << 20
 """Characters of one restriction; the server takes 16 MiB a statement by default."""

@@ -14,11 +14,11 @@ from typing import Any
 import pymysql
 from pymysql.converters import conversions
 
-from streaming.algebra.query import Seen
+from streaming.algebra.source_queries import Seen
+from streaming.ask.mariadb.mysql_state import SnapshotTaker
+from streaming.ask.mariadb.mysql_url import connect, is_lost, parse_url, said
+from streaming.ask.reconnecting import Lost, Reconnecting
 from streaming.errors import FrescoError
-from streaming.sources.mysqlstate import SnapshotTaker
-from streaming.sources.mysqlurl import connect, is_lost, parse_url, said
-from streaming.sources.reconnecting import Lost, Reconnecting
 
 _SETTINGS = ("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",)
 PLAIN = {kind: encode for kind, encode in conversions.items() if not isinstance(kind, int)}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.query import Part, SourceState
-from streaming.algebra.signed import Signed
-from streaming.sources.asked import TIMEOUT, AskedSource, RowReader
-from streaming.sources.mysqlreader import MysqlReader
-from streaming.sources.mysqlsession import MysqlSession
-from streaming.sources.mysqlvalues import columns_of
-from streaming.sources.schema import CapturedRelation
+from streaming.algebra.source_queries import Part, SourceState
+from streaming.ask.asked import TIMEOUT, AskedSource, RowReader
+from streaming.ask.mariadb.mysql_reader import MysqlReader
+from streaming.ask.mariadb.mysql_session import MysqlSession
+from streaming.ask.mariadb.mysql_values import columns_of
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed
 
 KEYS_LIMIT = 10_000
 """Keys above which reading the whole table is considered."""

@@ -25,7 +25,7 @@ from typing import Any
 
 import pymysql
 
-from streaming.algebra.query import Seen
+from streaming.algebra.source_queries import Seen
 from streaming.errors import FrescoError
 
 _BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"

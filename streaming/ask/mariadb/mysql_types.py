@@ -1,9 +1,9 @@
 """MariaDB's and MySQL's column types by how their values are written: in the log, in JSON, in Spark.
 
 A `Kind` is a type as far as its values differ. It comes from the catalog (`kind_of`) or from the log's
-own description of a table (`capture.cells`), and names the database type that `sources.values` decodes
-Debezium's JSON by (`Kind.captured`): where PostgreSQL has a type with the same JSON, that one's name, so
-that a value is decoded in one way only.
+own description of a table (`capture.cells`), and names the database type that `captured.json_values`
+decodes Debezium's JSON by (`Kind.captured`): where PostgreSQL has a type with the same JSON, that one's
+name, so that a value is decoded in one way only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from streaming.sources.schema import source_type
+from streaming.captured.captured_schema import source_type
 
 _INTEGERS = {
     "tinyint": ("smallint", "smallint"),

@@ -15,8 +15,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pymysql
 from pymysql.constants import CLIENT
 
+from streaming.captured.checked import table_locked
 from streaming.errors import FrescoError
-from streaming.sources.checked import table_locked
 
 SCHEMES = ("mariadb", "mysql")
 _PORT = 3306

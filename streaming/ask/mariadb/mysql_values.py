@@ -1,4 +1,4 @@
-"""Values out of MariaDB and back into it, the same values that `sources.values` reads from the log.
+"""Values out of MariaDB and back into it, the same values that `captured.json_values` reads from the log.
 
 Rows come over the client protocol as texts, one column after the other cast by Arrow; dates and moments
 are counted here as they are of the log (`mysqldates`). What has no value there (a date of zeros) has none
@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.algebra.types import arrow_type, is_decimal
+from streaming.ask.mariadb.mysql_dates import date_text, moment_text, numbers_of
+from streaming.captured.captured_schema import CapturedRelation
 from streaming.errors import FrescoError
-from streaming.sources.mysqldates import date_text, moment_text, numbers_of
-from streaming.sources.schema import CapturedRelation
+from streaming.scalars.types import arrow_type, is_decimal
 
 Literals = Callable[[pa.Array], list[str | None]]
 """Constants in MariaDB's SQL; None for a value the column cannot have."""

@@ -17,10 +17,10 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from streaming.captured.captured_schema import CapturedRelation, captured
+from streaming.captured.checked import table_locked
+from streaming.captured.source_origin import Origin
 from streaming.errors import FrescoError
-from streaming.sources.checked import table_locked
-from streaming.sources.origin import Origin
-from streaming.sources.schema import CapturedRelation, captured
 
 _COLUMNS = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', a.attnum

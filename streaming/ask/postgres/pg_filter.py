@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from streaming.algebra.tree import Call, Col, Lit, Scalar
-from streaming.algebra.types import is_decimal
-from streaming.sources.pgvalues import PgColumn
+from streaming.ask.postgres.pg_values import PgColumn
+from streaming.scalars.expression import Call, Col, Lit, Scalar
+from streaming.scalars.types import is_decimal
 
 _ORDERED = ("=", "<", "<=", ">", ">=")
 _ORDERED_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean", "date")

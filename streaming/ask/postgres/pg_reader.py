@@ -13,14 +13,14 @@ from collections.abc import Iterable, Sequence
 import psycopg
 from psycopg import sql
 
-from streaming.algebra.signed import Signed
-from streaming.algebra.tree import column_name
-from streaming.sources.pgfilter import weaker
-from streaming.sources.pgvalues import PgColumn, converted, parsed
-from streaming.sources.postgres import split_name
-from streaming.sources.reduction import Input
-from streaming.sources.restriction import FEW, Keys, signed_rows
-from streaming.sources.schema import CapturedRelation
+from streaming.ask.postgres.pg_catalog import split_name
+from streaming.ask.postgres.pg_filter import weaker
+from streaming.ask.postgres.pg_values import PgColumn, converted, parsed
+from streaming.ask.reduction import Input
+from streaming.ask.restriction import FEW, Keys, signed_rows
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.engines.duck.signed import Signed
+from streaming.scalars.expression import column_name
 
 
 class Reader:

@@ -15,10 +15,10 @@ import psycopg
 from psycopg import errors
 from psycopg.conninfo import make_conninfo
 
+from streaming.ask.postgres.pg_catalog import connection_parts, without_password
+from streaming.ask.postgres.pg_state import PgState
+from streaming.ask.reconnecting import Lost, Reconnecting
 from streaming.errors import FrescoError
-from streaming.sources.pgstate import PgState
-from streaming.sources.postgres import connection_parts, without_password
-from streaming.sources.reconnecting import Lost, Reconnecting
 
 _STATE = """SELECT pg_is_in_recovery(), pg_current_snapshot()::text,
 CASE WHEN NOT pg_is_in_recovery() THEN (pg_current_wal_insert_lsn() - '0/0')::int8 END,

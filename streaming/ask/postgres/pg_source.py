@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from streaming.algebra.duckops import DuckOperators
-from streaming.algebra.query import Part, SourceState
-from streaming.algebra.signed import Signed
+from streaming.algebra.source_queries import Part, SourceState
 from streaming.algebra.tree import relations as scanned
-from streaming.sources.asked import TIMEOUT, AskedSource, RowReader
-from streaming.sources.pgreader import Reader, as_sql
-from streaming.sources.pgsession import Session
-from streaming.sources.pgvalues import columns_of
-from streaming.sources.schema import CapturedRelation
+from streaming.ask.asked import TIMEOUT, AskedSource, RowReader
+from streaming.ask.postgres.pg_reader import Reader, as_sql
+from streaming.ask.postgres.pg_session import Session
+from streaming.ask.postgres.pg_values import columns_of
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed
 
 ARRAY_LIMIT = 10_000
 """Keys up to which they go as arrays."""

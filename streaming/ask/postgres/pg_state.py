@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.algebra.query import SourceState
+from streaming.algebra.source_queries import SourceState
 
 _EPOCH = 1 << 32
 
@@ -53,7 +53,7 @@ def widened(xid: int, near: int) -> int:
 
 
 class PgStateCodec:
-    """Snapshots inside machines' snapshots; see `queries.states.StateCodec`."""
+    """Snapshots inside machines' snapshots; see `ask.state_codec.StateCodec`."""
 
     def note(self, state: SourceState) -> Any:
         if not isinstance(state, PgState):

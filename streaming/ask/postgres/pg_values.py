@@ -1,4 +1,4 @@
-"""Values out of PostgreSQL and back into it, the same values that `sources.values` reads from the log.
+"""Values out of PostgreSQL and back into it, the same that `captured.json_values` reads from the log.
 
 Rows come as COPY's CSV, which Arrow parses column by column. PostgreSQL writes days and microseconds as
 integers, so that infinities get the values they have in the log. A number that the column's decimal does
@@ -20,10 +20,10 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from streaming.algebra.types import arrow_type, decimal_parts
+from streaming.captured.captured_schema import CapturedRelation, source_type
+from streaming.captured.json_values import DAYS, INFINITE_MICROS, MICROS
 from streaming.errors import FrescoError
-from streaming.sources.schema import CapturedRelation, source_type
-from streaming.sources.values import DAYS, INFINITE_MICROS, MICROS
+from streaming.scalars.types import arrow_type, decimal_parts
 
 _FAR = 2147483647
 """The day that stands for a date's infinity, and its negative (`values.INFINITE_DAYS`)."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from streaming.sources.checked import Checked, Rule
-from streaming.sources.postgres import char, connected, split_name
+from streaming.ask.postgres.pg_catalog import char, connected, split_name
+from streaming.captured.checked import Checked, Rule
 
 Named = tuple[str, str]
 """Schema and table."""

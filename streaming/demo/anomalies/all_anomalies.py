@@ -12,16 +12,21 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from streaming.anomalies import locks, one_view, over_views, several_views
-from streaming.anomalies.shown import Outcome, shown_text
-from streaming.embedded.ports import choose_ports
-from streaming.embedded.postgres import Postgres
+from streaming.demo.anomalies import (
+    lock_order,
+    one_view,
+    several_views,
+    view_over_views,
+)
+from streaming.demo.anomalies.shown import Outcome, shown_text
+from streaming.demo.embedded.ports import choose_ports
+from streaming.demo.embedded.postgres_server import Postgres
 
 SCENARIOS = {
     **one_view.SCENARIOS,
     **several_views.SCENARIOS,
-    **over_views.SCENARIOS,
-    **locks.SCENARIOS,
+    **view_over_views.SCENARIOS,
+    **lock_order.SCENARIOS,
 }
 
 

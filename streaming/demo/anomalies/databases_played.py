@@ -14,13 +14,13 @@ import psycopg
 from psycopg import sql
 
 from streaming.algebra.bag import Bag, bag, evaluate
-from streaming.algebra.parse import parse
 from streaming.algebra.tree import Relation, Tree
-from streaming.anomalies.shown import Shown
-from streaming.embedded.pgoutput import Committed, SlotLog
-from streaming.embedded.postgres import Postgres, create_databases
-from streaming.sources.postgres import read_schemas
-from streaming.sources.schema import CapturedRelation
+from streaming.ask.postgres.pg_catalog import read_schemas
+from streaming.captured.captured_schema import CapturedRelation
+from streaming.demo.anomalies.shown import Shown
+from streaming.demo.embedded.postgres_server import Postgres, create_databases
+from streaming.demo.embedded.slot_log import Committed, SlotLog
+from streaming.sql.parse import parse
 
 Change = tuple[str, int, tuple[int, ...]]
 """A relation, +1 to insert or -1 to delete, and a row."""

@@ -22,18 +22,18 @@ from typing import Any
 
 import psycopg
 
-from streaming.algebra.query import SourceAnswer
-from streaming.algebra.signed import Signed
+from streaming.algebra.source_queries import SourceAnswer
 from streaming.algebra.tree import Scan, walk
-from streaming.algebra.types import delta_schema
-from streaming.anomalies.played import Play
-from streaming.anomalies.player import Keys, Player, sweep
-from streaming.anomalies.shown import Anomaly, Outcome, Side, bag, changes_only
-from streaming.anomalies.sources import Databases
-from streaming.embedded.postgres import Postgres
+from streaming.ask.postgres.pg_state import PgState
+from streaming.demo.anomalies.databases_played import Databases
+from streaming.demo.anomalies.played import Play
+from streaming.demo.anomalies.player import Keys, Player, sweep
+from streaming.demo.anomalies.shown import Anomaly, Outcome, Side, bag, changes_only
+from streaming.demo.embedded.postgres_server import Postgres
+from streaming.engines.duck.signed import Signed
 from streaming.errors import FrescoError
-from streaming.sources.pgstate import PgState
-from streaming.viewmanagers.compensating import CompensatingManager
+from streaming.scalars.types import delta_schema
+from streaming.viewmanagers.asking.compensating import CompensatingManager
 
 SECONDS = 10.0
 """Until a session must be waiting for a lock, or must have got it."""

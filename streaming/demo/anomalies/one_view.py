@@ -10,16 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 from streaming.algebra.bag import Bag
-from streaming.anomalies.played import Play
-from streaming.anomalies.player import Keys, Make, Player
-from streaming.anomalies.shown import Anomaly, Outcome, Side, bag, changes_only
-from streaming.anomalies.sources import Databases
-from streaming.embedded.postgres import Postgres
-from streaming.viewmanagers.c_strobe import CStrobe
-from streaming.viewmanagers.eca import EcaManager
-from streaming.viewmanagers.g_strobe import GStrobe
-from streaming.viewmanagers.naive import NaiveManager
-from streaming.viewmanagers.strobe import Strobe
+from streaming.demo.anomalies.databases_played import Databases
+from streaming.demo.anomalies.played import Play
+from streaming.demo.anomalies.player import Keys, Make, Player
+from streaming.demo.anomalies.shown import Anomaly, Outcome, Side, bag, changes_only
+from streaming.demo.embedded.postgres_server import Postgres
+from streaming.viewmanagers.asking.c_strobe import CStrobe
+from streaming.viewmanagers.asking.eca import EcaManager
+from streaming.viewmanagers.asking.g_strobe import GStrobe
+from streaming.viewmanagers.asking.naive import NaiveManager
+from streaming.viewmanagers.asking.strobe import Strobe
 
 HACID = "hacid-slides"
 STROBE = "strobe-family"

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from streaming.algebra.signed import Signed
 from streaming.algebra.tree import Tree
-from streaming.algebra.types import delta_schema
-from streaming.anomalies.player import Make, Player, operators
-from streaming.anomalies.shown import (
+from streaming.demo.anomalies.databases_played import Change, Databases
+from streaming.demo.anomalies.player import Make, Player, operators
+from streaming.demo.anomalies.shown import (
     Anomaly,
     Outcome,
     Shown,
@@ -24,9 +23,10 @@ from streaming.anomalies.shown import (
     row_text,
     shown_text,
 )
-from streaming.anomalies.sources import Change, Databases
-from streaming.embedded.pgoutput import Committed
+from streaming.demo.embedded.slot_log import Committed
+from streaming.engines.duck.signed import Signed
 from streaming.messages import GlobalPart, RelRun, SourceLog, Updates
+from streaming.scalars.types import delta_schema
 
 
 class Play:

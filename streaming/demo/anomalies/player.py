@@ -13,22 +13,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming import rows as packing
+from streaming import packed_rows as packing
 from streaming.algebra.bag import Bag
-from streaming.algebra.duckops import DuckOperators
 from streaming.algebra.numbered import flat
-from streaming.algebra.query import Answer, Query, SourceAnswer, SourceQuery
-from streaming.algebra.signed import Signed
+from streaming.algebra.source_queries import Answer, Query, SourceAnswer, SourceQuery
 from streaming.algebra.tree import Tree
-from streaming.anomalies.shown import Shown, bag_text, row_text
-from streaming.anomalies.sources import Databases
+from streaming.ask.fifo import FifoAdapter
+from streaming.ask.postgres.pg_source import PostgresSource
+from streaming.ask.postgres.pg_state import PgStateCodec
+from streaming.ask.processor import QueryProcessor
+from streaming.demo.anomalies.databases_played import Databases
+from streaming.demo.anomalies.shown import Shown, bag_text, row_text
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed
 from streaming.messages import ActionList, Rows, Updates
-from streaming.queries.fifo import FifoAdapter
-from streaming.queries.processor import QueryProcessor
-from streaming.sources.pgstate import PgStateCodec
-from streaming.sources.query import PostgresSource
+from streaming.viewmanagers.asking.sweep import SweepManager
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.sweep import SweepManager
 
 FEW = 1_000
 """Rows; a scenario has fewer."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from streaming.anomalies.played import Play
-from streaming.anomalies.player import Player, added, sweep
-from streaming.anomalies.shown import Anomaly, Outcome, Shown, Side, bag, changes_only
-from streaming.anomalies.sources import Databases
-from streaming.embedded.postgres import Postgres
+from streaming.demo.anomalies.databases_played import Databases
+from streaming.demo.anomalies.played import Play
+from streaming.demo.anomalies.player import Player, added, sweep
+from streaming.demo.anomalies.shown import Anomaly, Outcome, Shown, Side, bag, changes_only
+from streaming.demo.embedded.postgres_server import Postgres
 from streaming.merge.batching import NONE
 from streaming.merge.machine import MergeMachine
 from streaming.messages import ActionList, Rel, RelRun

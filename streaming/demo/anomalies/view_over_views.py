@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from streaming import rows as packing
+from streaming import packed_rows as packing
 from streaming.algebra.bag import Bag
-from streaming.algebra.duck import DuckEvaluator
-from streaming.algebra.parse import parse
-from streaming.algebra.signed import Signed
 from streaming.algebra.tree import Relation
-from streaming.algebra.types import delta_schema
-from streaming.anomalies.played import Play
-from streaming.anomalies.player import FEW, NOWHERE, Player, added, operators, packed, sweep
-from streaming.anomalies.shown import Anomaly, Outcome, Shown, Side, bag, changes_only
-from streaming.anomalies.sources import Databases
-from streaming.embedded.postgres import Postgres
+from streaming.demo.anomalies.databases_played import Databases
+from streaming.demo.anomalies.played import Play
+from streaming.demo.anomalies.player import FEW, NOWHERE, Player, added, operators, packed, sweep
+from streaming.demo.anomalies.shown import Anomaly, Outcome, Shown, Side, bag, changes_only
+from streaming.demo.embedded.postgres_server import Postgres
+from streaming.engines.duck.duck_evaluator import DuckEvaluator
+from streaming.engines.duck.signed import Signed
 from streaming.messages import ActionList, RelRun, Updates
+from streaming.scalars.types import delta_schema
+from streaming.sql.parse import parse
 from streaming.viewmanagers.base import Codec, ViewSpec
-from streaming.viewmanagers.mediator import Mediator
+from streaming.viewmanagers.over_views.mediator import Mediator
 from streaming.viewmanagers.replica import ReplicaManager
 
 

@@ -7,7 +7,7 @@ import pwd
 from collections.abc import Sequence
 from pathlib import Path
 
-from streaming.embedded.process import Account
+from streaming.demo.embedded.server_process import Account
 from streaming.errors import FrescoError
 
 

@@ -1,6 +1,6 @@
 """Renders docker-compose.yml: the embedded stack's parts and settings, for people with docker.
 
-`python -m streaming.embedded.compose` writes the file; a test checks that the one in the repository
+`python -m streaming.demo.embedded.compose` writes the file; a test checks that the one in the repository
 is what this module renders. Every port is bound to the loopback address, every password comes from
 the environment and has no default.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from streaming.embedded.description import (
+from streaming.demo.embedded.parts import (
     BROKER_SETTINGS,
     CONNECT_IMAGE,
     DATABASES,
@@ -38,8 +38,8 @@ from streaming.embedded.description import (
 COMPOSE_FILE = Path("docker-compose.yml")
 
 _HEADER = """\
-# Written by `python -m streaming.embedded.compose`; change the settings in
-# streaming/embedded/description.py. Start it with passwords of your own (the first becomes part of
+# Written by `python -m streaming.demo.embedded.compose`; change the settings in
+# streaming/demo/embedded/parts.py. Start it with passwords of your own (the first becomes part of
 # a URL: letters and digits):
 #   POSTGRES_PASSWORD=... GRAFANA_PASSWORD=... docker compose up --build
 """
@@ -54,7 +54,7 @@ ENV FRESCO_CACHE=/opt/fresco/cache
 WORKDIR /opt/fresco
 COPY pyproject.toml constraints.txt README.md ./
 COPY streaming streaming
-RUN pip install --no-cache-dir -c constraints.txt . && python -m streaming.embedded.jars
+RUN pip install --no-cache-dir -c constraints.txt . && python -m streaming.spark.jars
 COPY conf conf
 RUN useradd fresco && mkdir /warehouse && chown fresco /warehouse
 USER fresco
@@ -175,7 +175,7 @@ def _register() -> dict[str, Any]:
     return {
         "build": {"context": ".", "dockerfile_inline": _DOCKERFILE},
         "image": "fresco:local",
-        "command": ["python", "-m", "streaming.embedded.register"],
+        "command": ["python", "-m", "streaming.demo.embedded.register"],
         "restart": "no",
         "depends_on": _after("kafka", "postgres", "connect"),
         "environment": {

@@ -12,12 +12,12 @@ from pathlib import Path
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from streaming.embedded import jars
-from streaming.embedded.description import BROKER_SETTINGS, TOPIC_SETTINGS
-from streaming.embedded.java import LOG_OPTIONS, SHORT_LIVED, java_command
-from streaming.embedded.ports import LOOPBACK, accepts
-from streaming.embedded.process import Command, ManagedProcess
+from streaming.demo.embedded.parts import BROKER_SETTINGS, TOPIC_SETTINGS
+from streaming.demo.embedded.ports import LOOPBACK, accepts
+from streaming.demo.embedded.server_process import Command, ManagedProcess
 from streaming.errors import FrescoError
+from streaming.spark import jars
+from streaming.spark.java import LOG_OPTIONS, SHORT_LIVED, java_command
 
 _HEAP = ("-Xms256m", "-Xmx512m", *SHORT_LIVED)
 _READY_SECONDS = 60

@@ -18,12 +18,12 @@ from pathlib import Path
 import pymysql
 from pymysql.constants import CLIENT
 
-from streaming.embedded.account import server_account
-from streaming.embedded.apt import install_one_of, may_install
-from streaming.embedded.description import MARIADB_SETTINGS, MARIADB_USER
-from streaming.embedded.ports import LOOPBACK
-from streaming.embedded.process import Account, Command, ManagedProcess
+from streaming.demo.embedded.account import server_account
+from streaming.demo.embedded.parts import MARIADB_SETTINGS, MARIADB_USER
+from streaming.demo.embedded.ports import LOOPBACK
+from streaming.demo.embedded.server_process import Account, Command, ManagedProcess
 from streaming.errors import FrescoError
+from streaming.spark.apt import install_one_of, may_install
 
 APT_PACKAGES = ("mariadb-server-core", "mariadb-server")
 _READY_SECONDS = 60

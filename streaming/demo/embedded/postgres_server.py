@@ -17,14 +17,10 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from streaming.embedded.account import server_account
-from streaming.embedded.description import (
-    POSTGRES_INITDB_OPTIONS,
-    POSTGRES_SETTINGS,
-    POSTGRES_USER,
-)
-from streaming.embedded.ports import LOOPBACK
-from streaming.embedded.process import Account, Command, ManagedProcess
+from streaming.demo.embedded.account import server_account
+from streaming.demo.embedded.parts import POSTGRES_INITDB_OPTIONS, POSTGRES_SETTINGS, POSTGRES_USER
+from streaming.demo.embedded.ports import LOOPBACK
+from streaming.demo.embedded.server_process import Account, Command, ManagedProcess
 from streaming.errors import FrescoError
 
 _READY_SECONDS = 60

@@ -13,17 +13,17 @@ from collections.abc import Mapping
 
 import psycopg
 
-from streaming.embedded.bank import create_bank
-from streaming.embedded.connect import ConnectRest
-from streaming.embedded.description import (
+from streaming.cdc.connect_rest import ConnectRest
+from streaming.demo.bank import create_bank
+from streaming.demo.embedded.kafka_broker import create_topics
+from streaming.demo.embedded.parts import (
     DATABASES,
     PASSWORD_VARIABLE,
     POSTGRES_USER,
     bank_sources,
     connector_config,
 )
-from streaming.embedded.kafka import create_topics
-from streaming.embedded.postgres import create_databases
+from streaming.demo.embedded.postgres_server import create_databases
 from streaming.errors import FrescoError
 
 _READY_SECONDS = 120

@@ -14,22 +14,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from streaming.embedded import jars
-from streaming.embedded.connect import Connect
-from streaming.embedded.description import (
-    CONNECT_SET,
+from streaming.demo.embedded.connect_worker import Connect
+from streaming.demo.embedded.kafka_broker import Kafka, create_topics
+from streaming.demo.embedded.parts import (
     DATABASES,
-    DEBEZIUM_SET,
-    KAFKA_SET,
     POSTGRES_USER,
     Source,
     bank_sources,
     connector_config,
 )
-from streaming.embedded.kafka import Kafka, create_topics
-from streaming.embedded.ports import LOOPBACK, choose_ports
-from streaming.embedded.postgres import Postgres, create_databases
+from streaming.demo.embedded.ports import LOOPBACK, choose_ports
+from streaming.demo.embedded.postgres_server import Postgres, create_databases
 from streaming.errors import FrescoError
+from streaming.spark import jars
+from streaming.spark.artifacts import CONNECT_SET, DEBEZIUM_SET, KAFKA_SET
 
 Server = TypeVar("Server", Kafka, Postgres, Connect)
 

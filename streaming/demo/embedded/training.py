@@ -19,13 +19,13 @@ from kafka import KafkaProducer
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.embedded.classes import archive_file, training_options
-from streaming.embedded.jars import print_progress, spark_jars
-from streaming.embedded.java import SHORT_LIVED
-from streaming.embedded.kafka import Kafka, create_topics
-from streaming.embedded.ports import choose_ports
-from streaming.runtime.passing import jvm_silent
-from streaming.runtime.session import STACK, session_properties
+from streaming.demo.embedded.kafka_broker import Kafka, create_topics
+from streaming.demo.embedded.ports import choose_ports
+from streaming.spark.class_archive import archive_file, training_options
+from streaming.spark.jars import print_progress, spark_jars
+from streaming.spark.java import SHORT_LIVED
+from streaming.spark.local_session import jvm_silent
+from streaming.spark.spark_session import STACK, session_properties
 
 _TOPICS = ("first", "second")
 _BATCH_SECONDS = 60.0

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streaming.algebra.totals import arguments, total_columns
-from streaming.algebra.tree import NUMBER, Aggregate
+from streaming.algebra.tree import Aggregate
+from streaming.engines.totals import arguments, total_columns
+from streaming.scalars.expression import NUMBER
 
 Integers = npt.NDArray[np.int64]
 SAFE = 2**62

@@ -11,12 +11,14 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from streaming.algebra.cumulate import cumulate
 from streaming.algebra.delta import leaf_relation
-from streaming.algebra.duckstate import DuckState, quoted
-from streaming.algebra.engine import Engine
-from streaming.algebra.evaluator import Batch, Rows, missing
-from streaming.algebra.leafdelta import (
+from streaming.algebra.tree import Aggregate, Tree
+from streaming.engines.duck.cumulate import cumulate
+from streaming.engines.duck.duck_state import DuckState, quoted
+from streaming.engines.duck_engine import ALL
+from streaming.engines.engine import Engine
+from streaming.engines.evaluator import Batch, Rows, missing
+from streaming.engines.leaf_delta import (
     empty_sql,
     lacking_sql,
     leaf_sql,
@@ -26,9 +28,8 @@ from streaming.algebra.leafdelta import (
     short_sql,
     truncate_sql,
 )
-from streaming.algebra.totals import Step
-from streaming.algebra.tree import MULTIPLICITY, NUMBER, Aggregate, Tree
-from streaming.duckengine import ALL
+from streaming.engines.totals import Step
+from streaming.scalars.expression import MULTIPLICITY, NUMBER
 
 RETRACTIONS = f"{MULTIPLICITY} < 0"
 VALUE_ERRORS = (

@@ -16,14 +16,14 @@ from itertools import count
 
 import pyarrow as pa
 
-from streaming.algebra.duckops import DuckOperators
 from streaming.algebra.numbered import Numbered
 from streaming.algebra.operators import Positions
-from streaming.algebra.renderings import literal
-from streaming.algebra.signed import Signed
-from streaming.algebra.tree import MULTIPLICITY, NUMBER, Lit, Schema, column_name
-from streaming.algebra.types import delta_schema
+from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.signed import Signed
 from streaming.messages import Rows
+from streaming.scalars.expression import MULTIPLICITY, NUMBER, Lit, Schema, column_name
+from streaming.scalars.renderings import literal
+from streaming.scalars.types import delta_schema
 
 TAIL = 2_000
 """Rows of the tail; more go into the table."""

@@ -14,30 +14,18 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.algebra.duck import SMALL_BATCH, VALUE_ERRORS
-from streaming.algebra.evaluator import arithmetic
-from streaming.algebra.failure import computes
 from streaming.algebra.numbered import Numbered, NumberedBags
 from streaming.algebra.operators import Positions
-from streaming.algebra.signed import Signed
-from streaming.algebra.signedsql import counted_relations, is_net, net_query, signed_sql
-from streaming.algebra.tree import (
-    MULTIPLICITY,
-    NUMBER,
-    Join,
-    Monus,
-    Scan,
-    Schema,
-    Tree,
-    Union,
-    column_name,
-    relations,
-    walk,
-)
-from streaming.algebra.types import delta_schema
-from streaming.duckengine import duck_engine, offering
+from streaming.algebra.tree import Join, Monus, Scan, Tree, Union, computes, relations, walk
+from streaming.engines.duck.duck_evaluator import SMALL_BATCH, VALUE_ERRORS
+from streaming.engines.duck.signed import Signed
+from streaming.engines.duck_engine import duck_engine, offering
+from streaming.engines.evaluator import arithmetic
+from streaming.engines.signed_sql import counted_relations, is_net, net_query, signed_sql
 from streaming.errors import FrescoError
 from streaming.messages import Rows
+from streaming.scalars.expression import MULTIPLICITY, NUMBER, Schema, column_name
+from streaming.scalars.types import delta_schema
 
 SMALL = 512
 """Rows, of all inputs together, up to which dicts are faster than a statement (measured)."""

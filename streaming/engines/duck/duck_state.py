@@ -12,12 +12,13 @@ from pathlib import Path
 import duckdb
 
 from streaming.algebra.delta import clustering, sums_round
-from streaming.algebra.leafdelta import bag_sql, listed
-from streaming.algebra.program import Program
-from streaming.algebra.totals import folded_totals_sql, key_names, key_types, total_columns
-from streaming.algebra.tree import MULTIPLICITY, Tree
-from streaming.algebra.types import duck_type
-from streaming.duckengine import duck_engine
+from streaming.algebra.tree import Tree
+from streaming.engines.duck_engine import duck_engine
+from streaming.engines.leaf_delta import bag_sql, listed
+from streaming.engines.program import Program
+from streaming.engines.totals import folded_totals_sql, key_names, key_types, total_columns
+from streaming.scalars.expression import MULTIPLICITY
+from streaming.scalars.types import duck_type
 
 FOLD_LEAST = 50_000
 """Rows below which folding is not worth a statement."""

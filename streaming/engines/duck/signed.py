@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from streaming.algebra.meanings import normal
 from streaming.algebra.numbered import Numbered
-from streaming.algebra.tree import MULTIPLICITY, NUMBER
 from streaming.messages import Rows
+from streaming.scalars.expression import MULTIPLICITY, NUMBER
+from streaming.scalars.meanings import normal
 
 
 class Signed:

@@ -18,12 +18,12 @@ from typing import Any, Generic, TypeVar
 
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import LEFT, RIGHT, Psj, finished, joined, leaf_named, psj_of
-from streaming.algebra.query import Answer, Query, Term, query_back, query_note
 from streaming.algebra.scans import columns_read
+from streaming.algebra.source_queries import Answer, Query, Term, query_back, query_note
 from streaming.errors import ProtocolError
 from streaming.messages import ActionList, Updates
 from streaming.viewmanagers.base import Progress, ViewSpec, check_updates, works
-from streaming.viewmanagers.tainted import refuse_controls
+from streaming.viewmanagers.taint import refuse_controls
 
 V = TypeVar("V")
 

@@ -26,15 +26,16 @@ from typing import Any, Generic, TypeVar
 
 from streaming.algebra.operators import Operators, Positions
 from streaming.algebra.psj import LEFT, RIGHT
-from streaming.algebra.query import Answer, Known, Query, Term
-from streaming.algebra.tree import Col, Join, Project, Scan, Schema, Tree
-from streaming.algebra.viewkeys import Keys
+from streaming.algebra.source_queries import Answer, Known, Query, Term
+from streaming.algebra.tree import Join, Project, Scan, Tree
+from streaming.algebra.view_keys import Keys
 from streaming.messages import ActionList, Updates
-from streaming.viewmanagers.asking import Change
+from streaming.scalars.expression import Col, Schema
+from streaming.viewmanagers.asking.asking_manager import Change
+from streaming.viewmanagers.asking.compensated import Compensated
+from streaming.viewmanagers.asking.holding_queue import Span, change_back, change_note, together
+from streaming.viewmanagers.asking.numbered_effects import keys_under, twice, under_ends
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.compensated import Compensated
-from streaming.viewmanagers.holding import Span, change_back, change_note, together
-from streaming.viewmanagers.later import keys_under, twice, under_ends
 from streaming.viewmanagers.mirror import Mirror
 
 V = TypeVar("V")

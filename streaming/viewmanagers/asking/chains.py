@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from streaming.algebra.compensate import next_place
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import LEFT, RIGHT, Places, Psj, joined
-from streaming.algebra.query import Known, Term
+from streaming.algebra.source_queries import Known, Term
 from streaming.messages import Rows
 
 V = TypeVar("V")

@@ -44,14 +44,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import LEFT, RIGHT, Places, joined
-from streaming.algebra.query import Answer, Known, Query, Term
+from streaming.algebra.source_queries import Answer, Known, Query, Term
 from streaming.algebra.tree import Tree
-from streaming.algebra.viewkeys import Keys, all_columns
+from streaming.algebra.view_keys import Keys, all_columns
 from streaming.messages import ActionList, Rows, Updates
+from streaming.viewmanagers.asking.holding_queue import Held, HoldingQueue, numbers_in
+from streaming.viewmanagers.asking.keyed import Keyed
+from streaming.viewmanagers.asking.numbered_effects import Within, not_yet, with_later
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.holding import Held, HoldingQueue, numbers_in
-from streaming.viewmanagers.keyed import Keyed
-from streaming.viewmanagers.later import Within, not_yet, with_later
 from streaming.viewmanagers.mirror import Mirror
 
 V = TypeVar("V")

@@ -33,12 +33,11 @@ from typing import Any, Generic, TypeVar
 
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import LEFT, finished, source_of
-from streaming.algebra.query import Answer, Query
+from streaming.algebra.source_queries import Answer, Query
 from streaming.errors import ProtocolError
 from streaming.messages import ActionList, Rows, Updates
-from streaming.viewmanagers.asking import Asking
-from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.chains import (
+from streaming.viewmanagers.asking.asking_manager import Asking
+from streaming.viewmanagers.asking.chains import (
     Chain,
     answered,
     chain_back,
@@ -46,8 +45,9 @@ from streaming.viewmanagers.chains import (
     question,
     step,
 )
+from streaming.viewmanagers.asking.recent import Again, Lost, Recent
+from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.mirror import HeldMirror, Mirror
-from streaming.viewmanagers.recent import Again, Lost, Recent
 
 V = TypeVar("V")
 

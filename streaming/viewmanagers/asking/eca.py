@@ -35,10 +35,10 @@ from typing import Any, Generic, TypeVar
 from streaming.algebra.compensate import before, change_of_view, known_rows
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import source_of
-from streaming.algebra.query import Answer, Known, Query, Term
+from streaming.algebra.source_queries import Answer, Known, Query, Term
 from streaming.errors import FrescoError
 from streaming.messages import ActionList, Rows, Updates
-from streaming.viewmanagers.asking import Asking
+from streaming.viewmanagers.asking.asking_manager import Asking
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.mirror import HeldMirror, Mirror
 

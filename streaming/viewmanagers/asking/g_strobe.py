@@ -35,14 +35,14 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from streaming.algebra.operators import Operators
-from streaming.algebra.query import Query
-from streaming.algebra.viewkeys import Keys
+from streaming.algebra.source_queries import Query
+from streaming.algebra.view_keys import Keys
 from streaming.errors import ProtocolError
 from streaming.messages import ActionList, Updates
+from streaming.viewmanagers.asking.holding_queue import Held
+from streaming.viewmanagers.asking.strobe import Strobe
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.holding import Held
 from streaming.viewmanagers.mirror import Mirror
-from streaming.viewmanagers.strobe import Strobe
 
 V = TypeVar("V")
 

@@ -24,8 +24,8 @@ from typing import Any, Generic, TypeVar
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import Places, Psj
 from streaming.messages import GlobalPart, Rows
-from streaming.viewmanagers.asking import Change
-from streaming.viewmanagers.later import firsts
+from streaming.viewmanagers.asking.asking_manager import Change
+from streaming.viewmanagers.asking.numbered_effects import firsts
 
 V = TypeVar("V")
 

@@ -1,7 +1,7 @@
 """What the Strobe family has in common: keys, MV, and the rows that the view itself knows.
 
 The algorithms of strobe-family 5 to 7 need the key of every relation in the view's outputs
-(`algebra.viewkeys`); a relation is then a set of rows, and a view row has one derivation.
+(`algebra.view_keys`); a relation is then a set of rows, and a view row has one derivation.
 
 Queries are asked *unprojected*: an answer has all columns of all leaves, and `finish` makes view rows of
 it at the end. Line 16 of C-Strobe needs this (see `compensated`), and `key_delete(A, U)` needs no more
@@ -16,10 +16,11 @@ from typing import Any, Generic, TypeVar
 from streaming.algebra.compensate import known_rows
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import LEFT, RIGHT, finished, joined, partial_schema, positions
-from streaming.algebra.query import Known, Term
-from streaming.algebra.tree import Col, Project, Scan
-from streaming.algebra.viewkeys import Keys, all_columns, key_chain, keys_of, refuse_self_join
-from streaming.viewmanagers.asking import Asking, Change
+from streaming.algebra.source_queries import Known, Term
+from streaming.algebra.tree import Project, Scan
+from streaming.algebra.view_keys import Keys, all_columns, key_chain, keys_of, refuse_self_join
+from streaming.scalars.expression import Col
+from streaming.viewmanagers.asking.asking_manager import Asking, Change
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.mirror import HeldMirror, Mirror
 

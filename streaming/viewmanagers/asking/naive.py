@@ -25,10 +25,10 @@ from typing import Any, Generic, Literal, TypeVar
 
 from streaming.algebra.compensate import change_of_view, known_rows
 from streaming.algebra.operators import Operators, Positions
-from streaming.algebra.query import Answer, Query, Term
-from streaming.algebra.tree import Col
+from streaming.algebra.source_queries import Answer, Query, Term
 from streaming.messages import ActionList, Rows, Updates
-from streaming.viewmanagers.asking import Asking, Change
+from streaming.scalars.expression import Col
+from streaming.viewmanagers.asking.asking_manager import Asking, Change
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.mirror import HeldMirror, Mirror
 

@@ -16,7 +16,8 @@ from typing import TypeVar
 
 from streaming.algebra.operators import Operators, Positions
 from streaming.algebra.psj import LEFT
-from streaming.algebra.tree import Col, Project, Scan, Schema, Tree
+from streaming.algebra.tree import Project, Scan, Tree
+from streaming.scalars.expression import Col, Schema
 
 V = TypeVar("V")
 

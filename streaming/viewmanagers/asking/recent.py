@@ -24,9 +24,9 @@ from typing import Any, Generic, TypeVar
 
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import Psj, source_of
-from streaming.algebra.query import Copied, SourceState
+from streaming.algebra.source_queries import Copied, SourceState
 from streaming.messages import Rows, Updates
-from streaming.viewmanagers.asking import Change
+from streaming.viewmanagers.asking.asking_manager import Change
 
 V = TypeVar("V")
 

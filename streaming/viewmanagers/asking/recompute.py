@@ -27,13 +27,13 @@ from typing import Any, TypeVar
 from streaming.algebra.compensate import compensate
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import source_of
-from streaming.algebra.query import Answer, Query, Term
+from streaming.algebra.source_queries import Answer, Query, Term
 from streaming.errors import ProtocolError
 from streaming.messages import ActionList, Rows, Updates
-from streaming.viewmanagers.asking import Asking
+from streaming.viewmanagers.asking.asking_manager import Asking
+from streaming.viewmanagers.asking.recent import Again, Lost, Recent
 from streaming.viewmanagers.base import ViewSpec
 from streaming.viewmanagers.mirror import HeldMirror, Mirror
-from streaming.viewmanagers.recent import Again, Lost, Recent
 
 V = TypeVar("V")
 

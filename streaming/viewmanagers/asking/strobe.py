@@ -28,14 +28,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from streaming.algebra.evaluator import ViewError
 from streaming.algebra.operators import Operators
-from streaming.algebra.query import Answer, Known, Query, Term
-from streaming.algebra.viewkeys import Keys
+from streaming.algebra.source_queries import Answer, Known, Query, Term
+from streaming.algebra.view_keys import Keys
+from streaming.engines.evaluator import ViewError
 from streaming.messages import ActionList, Rows, Updates
+from streaming.viewmanagers.asking.compensated import Compensated
+from streaming.viewmanagers.asking.holding_queue import Held, Span, within
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.compensated import Compensated
-from streaming.viewmanagers.holding import Held, Span, within
 from streaming.viewmanagers.mirror import Mirror
 
 V = TypeVar("V")

@@ -6,7 +6,7 @@ rightwards, asking for one relation at a time: TempView is what it has so far, i
 relation comes back from the source, at whatever state the source is by then. Since only one relation
 was unknown, what later updates of that relation contributed is TempView joined with these updates, which
 are in the queue: it is subtracted at once, without asking anybody (local compensation). The channel to
-the sources must be FIFO (`queries.fifo`): then an answer has seen exactly the updates delivered before
+the sources must be FIFO (`ask.fifo`): then an answer has seen exactly the updates delivered before
 it, and all of these that are not done yet are in the queue.
 
 A transaction may change several places at once, a relation may stand at several places. With d_i what
@@ -50,15 +50,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from streaming.algebra.joingraph import adjacent, join_graph
+from streaming.algebra.join_graph import adjacent, join_graph
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import LEFT, RIGHT, Places, finished, joined
-from streaming.algebra.query import Answer, Known, Query, Term
+from streaming.algebra.source_queries import Answer, Known, Query, Term
 from streaming.messages import ActionList, Rows, Updates
-from streaming.viewmanagers.asking import Asking, Change
+from streaming.viewmanagers.asking.asking_manager import Asking, Change
+from streaming.viewmanagers.asking.holding_queue import (
+    Batch,
+    Held,
+    HoldingQueue,
+    batch_back,
+    batch_note,
+)
+from streaming.viewmanagers.asking.numbered_effects import with_later
 from streaming.viewmanagers.base import ViewSpec
-from streaming.viewmanagers.holding import Batch, Held, HoldingQueue, batch_back, batch_note
-from streaming.viewmanagers.later import with_later
 from streaming.viewmanagers.mirror import HeldMirror, Mirror
 
 V = TypeVar("V")

@@ -35,13 +35,13 @@ from typing import Any, Generic, TypeVar
 
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import source_of
-from streaming.algebra.query import Seen, SourceAnswer, SourceQuery
+from streaming.algebra.source_queries import Seen, SourceAnswer, SourceQuery
 from streaming.algebra.tree import Scan, relations, walk
 from streaming.errors import FrescoError, ProtocolError
 from streaming.messages import ActionList, Rows, Suspend, Updates
 from streaming.viewmanagers.base import Progress, ViewSpec, check_updates, suspension, works
 from streaming.viewmanagers.mirror import HeldMirror
-from streaming.viewmanagers.ordered import (
+from streaming.viewmanagers.over_views.umq import (
     Ordered,
     Range,
     Unit,

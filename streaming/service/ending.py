@@ -19,7 +19,7 @@ from functools import partial
 from types import FrameType
 from typing import Protocol
 
-from streaming.console.terminal import Terminal
+from streaming.service.terminal import Terminal
 
 log = logging.getLogger("fresco")
 

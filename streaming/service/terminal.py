@@ -20,8 +20,8 @@ from typing import TextIO
 
 from rich.logging import RichHandler
 
-from streaming.console.screen import Screen
 from streaming.plain import PlainFormatter
+from streaming.service.screen import Screen
 
 LOGS = "_log"
 """Folder of a warehouse."""

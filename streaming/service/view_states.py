@@ -7,15 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from streaming.catalog import Catalog, known_catalog
-from streaming.errors import FrescoError
+from streaming.pipeline.catalog import Catalog, known_catalog
 from streaming.runtime.manifests import ManifestStore
-from streaming.runtime.progress import refusal
-from streaming.runtime.requests import Requests, phase
-from streaming.runtime.stalls import stalls
-from streaming.runtime.viewchanges import stage_name
-from streaming.warehouse.files import Place
-from streaming.warehouse.snapshot import open_group
+from streaming.runtime.stage_names import stage_name
+from streaming.runtime.stage_progress import refusal
+from streaming.service.stalls import stalls
+from streaming.viewchanges.asked_changes import suspended_views
+from streaming.viewchanges.requests import Requests, phase
 
 
 @dataclass(frozen=True)
@@ -92,16 +90,6 @@ def view_states(warehouse: Path) -> list[ViewStatus]:
         error = None if stall is None else stall.error
         found.append(ViewStatus(name, group, mode, None, state, request=number, error=error))
     return found
-
-
-def suspended_views(warehouse: Path, group: str) -> Mapping[str, int]:
-    """Suspended views of a group and their last good numbers, as the newest commit says."""
-    try:
-        return open_group(Place.of(warehouse), group)[1].suspended
-    except FrescoError as error:
-        if error.code != "READ_NO_EPOCH":
-            raise
-        return {}
 
 
 def _refusal(requests: Requests, view: str) -> Mapping[str, str] | None:

@@ -196,6 +196,8 @@ class Driver:
         roles: tuple[str, ...] = (),
     ) -> None:
         self._roles = roles
+        self.recovers = True
+        """Whether suspended views try to come back by themselves."""
         self.shop, self._reach = shop, reach
         self._at: dict[tuple[str, str], int] = {}
         self.fence: Fence | None = None
@@ -287,7 +289,8 @@ class Driver:
 
     def follow(self) -> None:
         """As the service follows requests."""
-        self.stages.recover()
+        if self.recovers:
+            self.stages.recover()
         if not self.members.moved():
             return
         wanted = self.members.wanted()

@@ -1,7 +1,7 @@
 """Expression trees as JSON values, for statements that a snapshot must be able to send again.
 
 A node is its class's name and its fields in order; tuples are lists, constants carry their Python type
-where JSON has none. Nothing but the classes of `algebra.tree` can come back.
+where JSON has none. Nothing but the classes of `algebra.tree` and `scalars.expression` can come back.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from streaming.algebra import tree as trees
 from streaming.algebra.tree import Tree
+from streaming.scalars import expression
 from streaming.scalars.expression import Lit
 
 
@@ -70,4 +71,5 @@ def _back(note: Any) -> Any:
     if name == "Lit":
         kind, constant, type_ = parts
         return Lit(CONSTANTS[kind](constant), type_)
-    return getattr(trees, name)(*(_back(part) for part in parts))
+    made = getattr(trees, name, None) or getattr(expression, name)
+    return made(*(_back(part) for part in parts))

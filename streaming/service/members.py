@@ -30,8 +30,8 @@ from streaming.pipeline.session_plan import without_isolated
 from streaming.pipeline.view_specs import ViewSpec
 from streaming.runtime.stage_names import role_of, stage_name
 from streaming.viewchanges.announcements import Live, ViewChanges
-from streaming.viewchanges.asked_changes import suspended_views
 from streaming.viewchanges.requests import Request, Requests
+from streaming.warehouse.snapshot import suspended_views
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from streaming.stages.merge_stage import MergeStage
 from streaming.stages.rel_riding import RidingStage
 from streaming.stages.view_stage import ViewStage
 from streaming.viewchanges.announcements import refused_routing
-from streaming.viewchanges.asked_changes import suspended_views
 from streaming.viewchanges.recovery import Recovery
+from streaming.warehouse.snapshot import suspended_views
 
 log = logging.getLogger("fresco")
 

@@ -12,8 +12,8 @@ from streaming.runtime.manifests import ManifestStore
 from streaming.runtime.stage_names import stage_name
 from streaming.runtime.stage_progress import refusal
 from streaming.service.stalls import stalls
-from streaming.viewchanges.asked_changes import suspended_views
 from streaming.viewchanges.requests import Requests, phase
+from streaming.warehouse.snapshot import suspended_views
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,7 @@ from streaming.pipeline.view_file import read_header
 from streaming.runtime.manifests import ManifestStore
 from streaming.viewchanges.announcements import refused_routing
 from streaming.viewchanges.requests import Request, Requests
-from streaming.warehouse.data_files import Place
-from streaming.warehouse.snapshot import open_group
+from streaming.warehouse.snapshot import suspended_views
 
 DROPPED = ".dropped"
 """Ending that a dropped view's file gets, so that no start reads it; a number may follow."""
@@ -109,7 +108,7 @@ def ask_to_drop(warehouse: Path, name: str, views: Path | None = None) -> Reques
 
 
 def ask_to_resume(warehouse: Path, name: str) -> Request:
-    """Request that a suspended view joins its group again.
+    """Request that a suspended view joins its group again; where it has asked by itself, that request.
 
     Raises:
         FrescoError: VIEW_UNKNOWN, VIEW_NOT_SUSPENDED, VIEW_CHANGE_PENDING, VIEW_CHANGE_ROUTING,
@@ -125,7 +124,9 @@ def ask_to_resume(warehouse: Path, name: str) -> Request:
             where=f"view {name}",
             todo="see `fresco status`; a view that waits for its source goes on by itself",
         )
-    return Requests(warehouse).put("resume", name)
+    requests = Requests(warehouse)
+    own = requests.joining(name)
+    return own if own is not None and own.by.get("by_itself") else requests.put("resume", name)
 
 
 def with_columns_of_now(config: Config, catalog: Catalog) -> Catalog:
@@ -142,16 +143,6 @@ def with_columns_of_now(config: Config, catalog: Catalog) -> Catalog:
     layouts = {**catalog.layouts, **layouts_now(config, catalog.layouts, found)}
     relations = {name: one.newest for name, one in layouts.items()}
     return replace(catalog, layouts=layouts, relations=relations)
-
-
-def suspended_views(warehouse: Path, group: str) -> Mapping[str, int]:
-    """Suspended views of a group and their last good numbers, as the newest commit says."""
-    try:
-        return open_group(Place.of(warehouse), group)[1].suspended
-    except FrescoError as error:
-        if error.code != "READ_NO_EPOCH":
-            raise
-        return {}
 
 
 # Checks -------------------------------------------------------------------------------------------

@@ -118,8 +118,7 @@ class ModeInfo:
             FrescoError: the mode cannot maintain such a view.
         """
         module, _, name = self.manager.partition(":")
-        whole = module if "." in module else f"streaming.viewmanagers.{module}"
-        made = getattr(import_module(whole), name)
+        made = getattr(import_module(module), name)
         arguments: dict[str, Any] = {**self.settings}
         arguments |= {k: v for k, v in options.settings.items() if k in self.settings}
         if self.keyed:
@@ -137,6 +136,8 @@ def _row(*levels: Level | None) -> dict[Scene, Level]:
 _BY_KEYS = (
     "its queries go by keys and single updates of base relations, which a parent's list has not"
 )
+ASKING = "streaming.viewmanagers.asking"
+"""Where the managers are that ask sources."""
 WINDOW = 1000
 """Numbers that are asked about together; 1 makes the algorithms ask one after the other, as published."""
 _NONE, _CONVERGENT, _WEAK = Level.NONE, Level.CONVERGENT, Level.WEAK
@@ -145,7 +146,7 @@ _STRONG, _COMPLETE_N, _COMPLETE = Level.STRONG, Level.COMPLETE_N, Level.COMPLETE
 
 MODES: dict[str, ModeInfo] = {
     "replica": ModeInfo(
-        manager="replica:ReplicaManager",
+        manager="streaming.viewmanagers.replica:ReplicaManager",
         asks=False,
         by_blocks=True,
         numbering="joined",
@@ -153,7 +154,7 @@ MODES: dict[str, ModeInfo] = {
         levels=_row(_COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE),
     ),
     "compensating": ModeInfo(
-        manager="compensating:CompensatingManager",
+        manager=f"{ASKING}.compensating:CompensatingManager",
         asks=True,
         exact=True,
         numbering="joined",
@@ -161,7 +162,7 @@ MODES: dict[str, ModeInfo] = {
         levels=_row(_COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE, _COMPLETE),
     ),
     "sweep": ModeInfo(
-        manager="sweep:SweepManager",
+        manager=f"{ASKING}.sweep:SweepManager",
         asks=True,
         numbering="joined",
         sends="complete",
@@ -169,7 +170,7 @@ MODES: dict[str, ModeInfo] = {
         settings={"window": WINDOW},
     ),
     "recompute": ModeInfo(
-        manager="recompute:RecomputeManager",
+        manager=f"{ASKING}.recompute:RecomputeManager",
         asks=True,
         paced=False,
         exact=True,
@@ -180,7 +181,7 @@ MODES: dict[str, ModeInfo] = {
         settings={"every": 1},
     ),
     "eca": ModeInfo(
-        manager="eca:EcaManager",
+        manager=f"{ASKING}.eca:EcaManager",
         asks=True,
         over_views="all it reads must come from one source",
         numbering="joined",
@@ -191,7 +192,7 @@ MODES: dict[str, ModeInfo] = {
         settings={"gate": 1},
     ),
     "strobe": ModeInfo(
-        manager="strobe:Strobe",
+        manager=f"{ASKING}.strobe:Strobe",
         scenes=SINGLE,
         asks=True,
         keyed=True,
@@ -203,7 +204,7 @@ MODES: dict[str, ModeInfo] = {
         settings={"gate": 1, "grouped": 1, "from_view": 0, "window": WINDOW},
     ),
     "t_strobe": ModeInfo(
-        manager="strobe:Strobe",
+        manager=f"{ASKING}.strobe:Strobe",
         family="strobe",
         scenes=("one-local", "local"),
         asks=True,
@@ -216,7 +217,7 @@ MODES: dict[str, ModeInfo] = {
         settings={"gate": 1, "grouped": 1, "from_view": 0, "window": WINDOW},
     ),
     "g_strobe": ModeInfo(
-        manager="g_strobe:GStrobe",
+        manager=f"{ASKING}.g_strobe:GStrobe",
         family="strobe",
         scenes=("global",),
         parts=True,
@@ -230,7 +231,7 @@ MODES: dict[str, ModeInfo] = {
         settings={"gate": 1, "grouped": 1, "from_view": 0, "window": WINDOW},
     ),
     "c_strobe": ModeInfo(
-        manager="c_strobe:CStrobe",
+        manager=f"{ASKING}.c_strobe:CStrobe",
         scenes=SINGLE,
         asks=True,
         keyed=True,
@@ -242,7 +243,7 @@ MODES: dict[str, ModeInfo] = {
         settings={"grouped": 1, "from_view": 0, "window": WINDOW},
     ),
     "c_tstrobe": ModeInfo(
-        manager="c_strobe:CStrobe",
+        manager=f"{ASKING}.c_strobe:CStrobe",
         family="c_strobe",
         scenes=SEVERAL,
         asks=True,
@@ -255,7 +256,7 @@ MODES: dict[str, ModeInfo] = {
         settings={"grouped": 1, "from_view": 0, "window": WINDOW},
     ),
     "c_strobe_k": ModeInfo(
-        manager="c_strobe:CStrobe",
+        manager=f"{ASKING}.c_strobe:CStrobe",
         family="c_strobe",
         scenes=SINGLE,
         asks=True,
@@ -268,7 +269,7 @@ MODES: dict[str, ModeInfo] = {
         settings={"period": 2, "grouped": 1, "from_view": 0, "window": WINDOW},
     ),
     "c_tstrobe_k": ModeInfo(
-        manager="c_strobe:CStrobe",
+        manager=f"{ASKING}.c_strobe:CStrobe",
         family="c_strobe",
         scenes=SEVERAL,
         asks=True,
@@ -281,7 +282,7 @@ MODES: dict[str, ModeInfo] = {
         settings={"period": 2, "grouped": 1, "from_view": 0, "window": WINDOW},
     ),
     "isolated": ModeInfo(
-        manager="isolated:Isolated",
+        manager="streaming.isolated.isolated_manager:Isolated",
         asks=True,
         over_views="it reads delta tables at the sources, and a view has none",
         sessions=True,
@@ -292,7 +293,7 @@ MODES: dict[str, ModeInfo] = {
         " knows of parts at others",
     ),
     "naive": ModeInfo(
-        manager="naive:NaiveManager",
+        manager=f"{ASKING}.naive:NaiveManager",
         asks=True,
         over_views="it is kept to show its anomaly over base relations only",
         paced=False,

@@ -13,8 +13,10 @@ because n is at or below the frontier.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -267,3 +269,13 @@ def _at_version(table: Table, found: Versioned) -> Table | None:
 def names_of(schema: Schema) -> list[str]:
     """True names of a schema's columns."""
     return [column.name for column in schema]
+
+
+def suspended_views(warehouse: Path, group: str) -> Mapping[str, int]:
+    """Suspended views of a group and their last good numbers, as the newest commit says."""
+    try:
+        return open_group(Place.of(warehouse), group)[1].suspended
+    except FrescoError as error:
+        if error.code != "READ_NO_EPOCH":
+            raise
+        return {}

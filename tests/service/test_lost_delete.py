@@ -23,7 +23,7 @@ from streaming.pipeline.plan import Pipeline
 from streaming.proof.verdicts import verify_pipeline
 from streaming.readers import Warehouse
 from streaming.service.view_states import view_states
-from streaming.viewchanges.asked_changes import suspended_views
+from streaming.warehouse.snapshot import suspended_views
 from tests.changingviews import NAME, Driver, Shop
 
 TABLES = ("entry", "other")

@@ -23,6 +23,7 @@ from streaming.demo.embedded import (
     register,
     stack,
 )
+from streaming.spark.artifacts import DEBEZIUM_SET
 
 ROOT = Path(__file__).parents[2]
 
@@ -74,7 +75,7 @@ def test_every_server_setting_reaches_its_container(services: dict[str, Any]) ->
 def test_images_carry_the_versions_of_the_embedded_stack(services: dict[str, Any]) -> None:
     assert services["kafka"]["image"].endswith(f":{parts.KAFKA_VERSION}")
     assert services["connect"]["image"].endswith(f":{parts.DEBEZIUM_VERSION}")
-    versions = {one.version for one in parts.DEBEZIUM_SET.artifacts}
+    versions = {one.version for one in DEBEZIUM_SET.artifacts}
     assert versions == {parts.DEBEZIUM_VERSION}
 
 

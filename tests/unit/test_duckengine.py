@@ -54,4 +54,4 @@ def test_a_join_finds_every_key(type_: str) -> None:
 def test_no_other_engine_is_made() -> None:
     root = Path(__file__).parents[2] / "streaming"
     made = [str(one) for one in root.rglob("*.py") if "duckdb.connect(" in one.read_text()]
-    assert made == [str(root / "duckengine.py")]
+    assert made == [str(root / "engines/duck_engine.py")]

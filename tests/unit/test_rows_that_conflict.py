@@ -15,10 +15,10 @@ from streaming.errors import FrescoError
 from streaming.proof.verdicts import verify_pipeline
 from streaming.readers import Warehouse
 from streaming.service.view_states import view_states
-from streaming.viewchanges.asked_changes import ask_to_resume, suspended_views
+from streaming.viewchanges.asked_changes import ask_to_resume
 from streaming.viewchanges.requests import Requests
 from streaming.warehouse.data_files import Place
-from streaming.warehouse.snapshot import open_group
+from streaming.warehouse.snapshot import open_group, suspended_views
 from tests.changingviews import NAME, Driver, Shop
 from tests.stepworld import Crash
 

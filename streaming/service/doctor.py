@@ -16,6 +16,7 @@ from streaming.captured.checked import Checked, Rule, failed
 from streaming.cdc import (
     connector_settings,
     old_dates,
+    placeholder,
     record_shapes,
 )
 from streaming.configuration.pipeline_config import Config, load_config
@@ -55,7 +56,10 @@ LOOKS = {
 """What only `doctor` looks at."""
 GROUPS: tuple[tuple[str, Sequence[Rule]], ...] = (
     ("Kafka's topics", source_topics.RULES),
-    ("PostgreSQL's tables and publications", (*published.RULES, *old_dates.RULES)),
+    (
+        "PostgreSQL's tables and publications",
+        (*published.RULES, *old_dates.RULES, *placeholder.RULES),
+    ),
     ("PostgreSQL's server, against the last start", source_origin.RULES),
     ("MariaDB and MySQL", mysql_check.RULES),
     (

@@ -25,6 +25,7 @@ from streaming.cdc.connector_settings import (
     check_decimals,
 )
 from streaming.cdc.old_dates import check_dates
+from streaming.cdc.placeholder import check_placeholder
 from streaming.cdc.record_shapes import NEWEST, check_shapes
 from streaming.configuration.pipeline_config import Config
 from streaming.configuration.source_config import Source
@@ -141,6 +142,8 @@ def examined_sources(
             if is_decimal(column.type) and source.snapshots is None
         ]
         yield from check_decimals(wanted, numbers)
+        if source.database == "postgres" and source.snapshots is None:
+            yield from check_placeholder(captured.name, pipeline.captured_of(captured.name))
         if source.connect is not None:
             address = source.connect.get_secret_value()
             found, publication = examined_connector(address, wanted)

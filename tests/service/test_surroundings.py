@@ -15,13 +15,17 @@ from services import BANK_CONFIG, until
 
 from streaming.ask.postgres.pg_catalog import read_schemas
 from streaming.captured.captured_schema import CapturedSource
+from streaming.cdc.connector_settings import PLACEHOLDER
+from streaming.cdc.debezium import Decoder
 from streaming.cdc.record_shapes import check_shapes
-from streaming.configuration.pipeline_config import parse_config
+from streaming.configuration.pipeline_config import load_config, parse_config
 from streaming.demo.embedded.kafka_broker import create_topics
 from streaming.demo.embedded.parts import POSTGRES_USER, Source, connector_config
 from streaming.demo.embedded.ports import LOOPBACK
+from streaming.pipeline.source_schemas import source_relations
 from streaming.runtime.kafka import Broker
 from streaming.service.doctor import examine
+from tests.sourcelog import Topics
 
 TODAY = {"skipped.operations": "t", "value.converter.replace.null.with.default": "true"}
 
@@ -68,7 +72,10 @@ def test_records_that_are_right_betray_nothing(bank: Bank, tmp_path: Path) -> No
     environment = {**bank.environment, "FRESCO_WAREHOUSE": str(tmp_path), "FRESCO_CONNECT": ""}
     with mock.patch.dict(os.environ, environment):
         doubtful = [one for one in examine(BANK_CONFIG) if one.level != "ok"]
-    assert [one.check for one in doubtful] == ["connector settings"]
+    assert [one.check for one in doubtful] == [
+        *(f"placeholder of {name}" for name in ("north", "south")),
+        "connector settings",
+    ]
 
 
 WRONG_SETTINGS = {
@@ -135,6 +142,74 @@ def test_oddity_27_a_real_connector_s_records_betray_its_settings(bank: Bank, mo
     assert all(one.code == "SOURCE_RECORD_SHAPE" and one.bad for one in found)
     asked = {word for one in found for word in options if word in one.todo}
     assert asked == set(options), [one.todo for one in found]
+
+
+KNOWN = "__debezium_unavailable_value"
+
+
+@pytest.mark.parametrize("said", [KNOWN, "unchanged-31f0"])
+def test_oddity_35_debezium_s_own_placeholder_is_warned_of_and_another_tells_all_apart(
+    bank: Bank, tmp_path: Path, said: str
+) -> None:
+    """A large row's value is set to Debezium's text, and then left as it is while another changes."""
+    stack, name = bank.stack.stack, f"large_{said[-1]}"
+    table = f"public.{name}"
+    source = Source(name, (table,), options=(("database.dbname", "north"), (PLACEHOLDER, said)))
+    create_topics(stack.bootstrap, source.topics)
+    config = connector_config(
+        source, host=LOOPBACK, port=stack.postgres.port, user=POSTGRES_USER,
+        password=stack.connect.secret("password"),
+    )  # fmt: skip
+    raw = {
+        "pipeline": "p",
+        "warehouse": str(tmp_path / "w"),
+        "views": str(tmp_path),
+        "kafka": {"bootstrap": bank.bootstrap},
+        "sources": {
+            name: {
+                "tables": {"t": table},
+                "connection": bank.dsns["north"],
+                "connect": bank.environment["FRESCO_CONNECT"],
+                "decimals": "string",
+            }
+        },
+    }
+    (tmp_path / "v.sql").write_text(f"CREATE MATERIALIZED VIEW v AS SELECT id, s FROM {name}.t\n")
+    file = tmp_path / "p.yaml"
+    file.write_text(json.dumps(raw))
+    with psycopg.connect(bank.dsns["north"], autocommit=True) as connection:
+        connection.execute(
+            f"CREATE TABLE {table} (id int, s text, n int, PRIMARY KEY (id));"
+            f"ALTER TABLE {table} ALTER s SET STORAGE EXTERNAL, REPLICA IDENTITY FULL;".encode()
+        )
+        stack.connect.rest.put(source.connector, config)
+        try:
+            stack.connect.wait_running([source.connector])
+            connection.execute(
+                f"INSERT INTO {table} VALUES (1, repeat('x', 4000), 1), (2, repeat('y', 4000), 1);"
+                f"UPDATE {table} SET s = '{KNOWN}' WHERE id = 1;"
+                f"UPDATE {table} SET n = 2 WHERE id = 2".encode()
+            )
+            found = [one for one in examine(file) if one.check == f"placeholder of {name}"]
+            (relation,) = source_relations(load_config(file), name)
+            broker = Broker(load_config(file))
+            (topic,) = source.row_topics
+            try:
+                until(lambda: len(broker.newest([topic], 9).get(topic, ())) == 4, "the events")
+                records = broker.newest([topic], 9)[topic]
+            finally:
+                broker.close()
+        finally:
+            stack.connect.rest.ask("DELETE", f"/connectors/{source.connector}")
+    batch = Topics().batch([(topic, one) for one in records])
+    rows = Decoder([relation]).decode(batch).rows[f"{name}.t"]
+    updated = dict((row["a0"], row["a1"]) for row in rows.to_pylist() if row["op"] == "u")
+    assert updated[2] == "y" * 4000, "what stands still"
+    if said == KNOWN:
+        assert updated[1] == "x" * 4000, "nobody can tell, so it is warned of"
+        assert [one.code for one in found] == ["SOURCE_PLACEHOLDER_KNOWN"]
+    else:
+        assert updated[1] == KNOWN and not found
 
 
 def test_oddity_22_null_in_a_column_with_a_default_stays_null(bank: Bank) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from streaming.captured.captured_schema import captured
 from streaming.cdc.connector_settings import (
     PLACEHOLDER,
     SETTINGS,
@@ -19,7 +20,7 @@ from streaming.cdc.connector_settings import (
     check_connector,
     check_decimals,
 )
-from streaming.cdc.placeholder import UNAVAILABLE
+from streaming.cdc.placeholder import UNAVAILABLE, check_placeholder
 from streaming.configuration.pipeline_config import parse_config
 from streaming.demo.embedded.parts import Source, connector_config
 from streaming.errors import FrescoError
@@ -243,6 +244,20 @@ def test_oddity_35_the_placeholder_is_what_the_connector_says(worker: Any, tmp_p
     worker.connectors = {}
     (relation,) = source_relations(parse_config(raw, folder=tmp_path), "north")
     assert relation.placeholder == UNAVAILABLE
+
+
+def test_a_placeholder_that_everybody_knows_is_warned_of_where_rows_may_be_large() -> None:
+    def found(*types: str, said: str = UNAVAILABLE) -> list[Any]:
+        columns = [(f"c{at}", type_) for at, type_ in enumerate(types)]
+        relation = captured("north.t", "north.public.t", columns)
+        return [*check_placeholder("north", [replace(relation, placeholder=said)])]
+
+    for types in (["int", "text"], ["bytea"], ["jsonb"], ["varchar"], ["varchar(600)"]):
+        (one,) = found(*types)
+        assert (one.level, one.code) == ("warning", "SOURCE_PLACEHOLDER_KNOWN")
+        assert "public.t " in one.says
+        assert not found(*types, said="unchanged-1"), types
+    assert not found("int", "numeric") and not found("varchar(400)", "uuid", "int")
 
 
 def test_a_connector_that_is_not_there_yet_is_warned_of_and_one_that_failed_too(

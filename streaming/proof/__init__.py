@@ -1,1 +1,11 @@
-"""The parts of `streaming.proof.verdicts`: recomputation, comparison, levels, the databases' rows."""
+"""`verify`: what the warehouse shows against recomputation from the views' texts, and against the
+databases.
+
+Shares no tree and no engine's text with what it judges: a view is computed anew from its file's SQL by
+Spark.
+
+In the order to read them: `verdicts` (what is asked and answered), `group_proof`, `view_proof`,
+`recorded`, `recorded_levels`, `relation_history`, `layout_versions`, `recomputed` with `proof_engine`
+and `spark_text`, `conflict_order`, `epoch_chain`, `forgotten`, `session_proof`, `databases` with
+`mariadb_tables`.
+"""

@@ -1,4 +1,4 @@
-"""Each folder opens with a map that names its files, and the picture of the folders is that of the imports."""
+"""Each folder opens with a map that names its files; the picture of the folders is that of the imports."""
 
 from __future__ import annotations
 
@@ -79,3 +79,15 @@ def defines(tree: ast.Module | ast.ClassDef, names: list[str]) -> bool:
         if getattr(node, "name", getattr(target, "id", None)) == names[0]:
             return not names[1:] or (isinstance(node, ast.ClassDef) and defines(node, names[1:]))
     return False
+
+
+def test_what_the_other_documents_name_is_there() -> None:
+    """Files and folders of the program, written as paths."""
+    for document in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        paths = re.findall(r"`((?:\w+/)+\w*(?:\.py)?)`", document.read_text())
+        tops = (*LAYERS, "tests", "bench", "streaming")
+        names = [path for path in paths if path.partition("/")[0] in tops]
+        for path in names:
+            places = [ROOT / path, ROOT / "streaming" / path]
+            found = [one for place in places for one in (place, place.with_suffix(".py"))]
+            assert any(one.exists() for one in found), f"{document.name}: {path}"

@@ -156,19 +156,6 @@ class VUT:
         """The rows that are not gray, ascending."""
         return [row for row in self._rows if row.first <= row.last]
 
-    def clear_rows(self) -> None:
-        """Empties the table; lists and `painted` stay."""
-        for column in self.columns:
-            column.clear()
-        for blocks in self.due:
-            blocks.clear()
-        self.joins.clear()
-        self.stuck = [None] * len(self.stuck)
-        self.top = [None] * len(self.top)
-        self._bottom = [GONE] * len(self.top)
-        self._rows = []
-        self._gray = 0
-
     def list_at(self, x: int, number: int) -> HeldList | None:
         """The held list of the column that covers the number."""
         lists = self.lists[x]

@@ -1,4 +1,4 @@
-"""Each folder opens with a map that names its files; the picture of the folders is that of the imports."""
+"""Each folder opens with a map that names its files; the picture of the folders is the imports."""
 
 from __future__ import annotations
 

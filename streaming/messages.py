@@ -56,6 +56,10 @@ PRINTS = 1 << 62
 """Prints are added up modulo this."""
 
 
+RETOLD = "a snapshot's rows take their place and tell all values"
+"""What a truncate says that makes room for a snapshot after which no row has a value from before."""
+
+
 class Control(Frozen):
     """What a number holds for a relation beside rows (DESIGN 5, 11).
 

@@ -31,7 +31,8 @@ class Recorded(list[IntakeResult]):
     def contents(self, captured: CapturedRelation, number: int) -> pa.Table:
         """What the relation holds after a number, as a delta."""
         name, schema = captured.relation.name, captured.relation.schema
-        emptied = [c.number for one in self for c in one.controls if c.relation == name]
+        controls = [c for one in self for c in one.controls if c.kind == "truncate"]
+        emptied = [c.number for c in controls if c.relation == name]
         since = max((n for n in emptied if n <= number), default=0)
         parts = [one.updates[name] for one in self if name in one.updates]
         rows = pa.concat_tables([delta_schema(schema).empty_table(), *parts])
@@ -44,8 +45,8 @@ class Recorded(list[IntakeResult]):
         return sorted((r["c0"], r["c1"]) for r in held for _ in range(r[MULTIPLICITY]))
 
 
-def relations() -> list[CapturedRelation]:
-    columns = [("id", "int4"), ("v", "text")]
+def relations(value: str = "text") -> list[CapturedRelation]:
+    columns = [("id", "int4"), ("v", value)]
     return [
         captured("north.account", "north.public.account", columns, key=["id"]),
         captured("north.entry", "north.public.entry", columns),
@@ -69,11 +70,11 @@ def make(
     return Intake(taken, views, groups, sources=sources, **{"engine": ENGINE, **options})
 
 
-def row(id_: int, v: str | None = "a") -> dict[str, Any]:
+def row(id_: int, v: str | int | None = "a") -> dict[str, Any]:
     return {"id": id_, "v": v}
 
 
-def insert(table: str, id_: int, v: str | None = "a") -> tuple[Any, ...]:
+def insert(table: str, id_: int, v: str | int | None = "a") -> tuple[Any, ...]:
     return (table, "c", None, row(id_, v))
 
 
@@ -92,9 +93,11 @@ def spoiled(record: Record) -> Record:
     return (record[0], "{not json")
 
 
-def snapshot_of(log: SourceLog, counts: dict[str, int]) -> list[Record]:
+def snapshot_of(log: SourceLog, counts: dict[str, int], v: str | int = "a") -> list[Record]:
     rows = [
-        log.row(table, "r", None, row(i)) for table, count in counts.items() for i in range(count)
+        log.row(table, "r", None, row(i, v))
+        for table, count in counts.items()
+        for i in range(count)
     ]
     return [*rows, *log.scanned(counts)]
 

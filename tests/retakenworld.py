@@ -21,18 +21,24 @@ class Source:
         transactions: Literal["metadata", "per-event"] = "metadata",
         begun: bool = True,
         snapshot: bool = True,
+        value: str = "text",
     ) -> None:
+        self._relations = relations(value)
         self._transactions, self._snapshot = transactions, snapshot
         self.log, self.topics = SourceLog("north"), Topics()
         self.results = Recorded()
         self.contents = self.results.contents
         self.intake = self._made()
         if begun:
-            self.step(snapshot_of(self.log, {"account": 3, "entry": 2}))
+            first = snapshot_of(self.log, {"account": 3, "entry": 2}, 0 if value == "int4" else "a")
+            self.step(first)
 
     def _made(self) -> Intake:
         return make(
-            snapshot=self._snapshot, transactions=self._transactions, contents=self.contents
+            self._relations,
+            snapshot=self._snapshot,
+            transactions=self._transactions,
+            contents=self.contents,
         )
 
     def step(self, records: list[Record] | None = None, now_ms: int = 0) -> IntakeResult:
@@ -65,5 +71,5 @@ class Source:
 
     def has(self, table: str) -> list[tuple[Any, ...]]:
         """The relation as the numbered updates make it."""
-        captured = {one.counted_as: one for one in relations()}[f"public.{table}"]
+        captured = {one.counted_as: one for one in self._relations}[f"public.{table}"]
         return self.results.rows(captured)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from streaming.captured.captured_schema import CapturedRelation
 from streaming.cdc.placeholder import INLINE, doubt, narrow, octets
 from streaming.cdc.records import BadRecord, fault
-from streaming.cdc.unread_columns import REPLACED, taints
+from streaming.cdc.unread_columns import PLACES, taints
 from streaming.messages import Control
 from streaming.scalars import written
 from streaming.scalars.expression import MULTIPLICITY, NUMBER, column_name
@@ -79,7 +79,7 @@ def _truncated(captured: CapturedRelation, rows: pa.Table) -> tuple[pa.Table, tu
         keep &= (numbers != number) | after
     name = captured.relation.name
     controls = tuple(
-        Control(number=n, relation=name, kind="truncate", what=REPLACED if at[n][0] == 0 else "")
+        Control(number=n, relation=name, kind="truncate", what=PLACES.get(at[n][0], ""))
         for n in sorted(at)
     )
     return rows.filter(pa.array(keep)), controls

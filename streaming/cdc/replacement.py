@@ -67,7 +67,12 @@ def touched_schema(captured: CapturedRelation) -> pa.Schema:
 
 
 def touched(captured: CapturedRelation, rows: pa.Table) -> pa.Table:
-    """What numbered events name; a key does not change in an update, so its old row names nothing new."""
+    """What numbered events name; a key does not change in an update, so its old row names nothing new.
+
+    A value that could not be read counts as one that is not told (`toast`).
+    """
+    untold = pc.coalesce(rows["toast"], rows["missing"], rows["unfit"])
+    rows = rows.set_column(rows.schema.get_field_index("toast"), "toast", untold)
     schema, found = touched_schema(captured), []
     gone = ("d",) if captured.relation.key else ("d", "u")
     for side, ops in (("b", gone), ("a", ("c", "u", "t"))):
@@ -123,7 +128,9 @@ def replacement(
             return None
         if not captured.relation.key and (later.num_rows or not whole):
             raise unclear(captured, rows)
-        return _as_decoded(captured, duck.execute("SELECT * FROM again_new").to_arrow_table())
+        new = duck.execute("SELECT * FROM again_new").to_arrow_table()
+        tells_all = whole and not pc.any(new["told"]).as_py()
+        return _as_decoded(captured, new.drop_columns(["told"]), -1 if tells_all else 0)
     finally:
         for name in names:
             duck.unregister(f"again_{name}")
@@ -142,7 +149,7 @@ def _images(captured: CapturedRelation) -> list[str]:
 def _keyed(captured: CapturedRelation, whole: bool) -> str:
     """SQL: the snapshot's rows that no later event names, and what is there of the other keys.
 
-    A new row that lacks an unchanged TOAST value is as the log has told it. Events of a key lie in one
+    A new row that lacks a value is as the log has told it (`told`). Events of a key lie in one
     partition of the topic, a TRUNCATE in any; all of a whole snapshot is before what comes after its
     first row.
     """
@@ -152,7 +159,8 @@ def _keyed(captured: CapturedRelation, whole: bool) -> str:
     named = ", ".join(f"k{i}" for i in key)
     same = " AND ".join(f"x.a{i} IS NOT DISTINCT FROM y.k{i}" for i in key)
     equal = " AND ".join(f"x.a{i} IS NOT DISTINCT FROM y.a{i}" for i in key)
-    told = f"SELECT {images}, NULL AS missing, NULL AS unfit, NULL AS prints FROM again_held AS x"
+    lists = "NULL AS missing, NULL AS unfit, NULL AS prints"
+    told = f"SELECT {images}, {lists}, true AS told FROM again_held AS x"
     others = f"UNION ALL {told} ANTI JOIN fresh AS y ON {equal} ANTI JOIN last AS y ON {same}"
     return f"""
         WITH emptied AS (
@@ -174,8 +182,8 @@ def _keyed(captured: CapturedRelation, whole: bool) -> str:
           SELECT x.* FROM last AS x ANTI JOIN fresh AS y ON {equal.replace("x.a", "x.k")}
           WHERE x.op <> 'd' AND x.stands
         )
-        SELECT {images}, missing, unfit, prints FROM fresh
-        UNION ALL SELECT {images}, NULL, NULL, NULL FROM known WHERE toast IS NULL
+        SELECT {images}, missing, unfit, prints, false AS told FROM fresh
+        UNION ALL SELECT {images}, NULL, NULL, NULL, false FROM known WHERE toast IS NULL
         UNION ALL {told} SEMI JOIN (SELECT * FROM known WHERE toast IS NOT NULL) AS y ON {same}
         {"" if whole else others}"""
 
@@ -190,8 +198,9 @@ def _unkeyed(captured: CapturedRelation) -> str:
         f"OR EXISTS (SELECT 1 FROM again_later AS y WHERE {same}))"
     )
     return (
-        f"SELECT {images}, missing, unfit, prints FROM again_rows AS x WHERE NOT {named} "
-        f"UNION ALL SELECT {images}, NULL, NULL, NULL FROM again_held AS x WHERE {named}"
+        f"SELECT {images}, missing, unfit, prints, false AS told FROM again_rows AS x "
+        f"WHERE NOT {named} "
+        f"UNION ALL SELECT {images}, NULL, NULL, NULL, true FROM again_held AS x WHERE {named}"
     )
 
 
@@ -206,8 +215,8 @@ def _differences(duck: duckdb.DuckDBPyConnection, captured: CapturedRelation) ->
     return int(found[0]) if found else 0
 
 
-def _as_decoded(captured: CapturedRelation, rows: pa.Table) -> pa.Table:
-    """A truncate, and the rows as they are read in a snapshot, all at one place."""
+def _as_decoded(captured: CapturedRelation, rows: pa.Table, place: int) -> pa.Table:
+    """A truncate at a place that says what it is (`PLACES`), and the rows as in a snapshot after it."""
     schema = row_schema(captured)
     count = rows.num_rows + 1
     columns = []
@@ -218,7 +227,7 @@ def _as_decoded(captured: CapturedRelation, rows: pa.Table) -> pa.Table:
         elif wanted.name == "op":
             columns.append(pa.array(["t"] + ["r"] * rows.num_rows))
         elif wanted.name == "position":
-            columns.append(pa.array(np.arange(count).clip(0, 1)))
+            columns.append(pa.array([place] + [1] * rows.num_rows, wanted.type))
         elif wanted.name in ("partition", "offset"):
             columns.append(pa.array(np.zeros(count), wanted.type))
         else:

@@ -18,10 +18,12 @@ import pyarrow.compute as pc
 
 from streaming.captured.captured_schema import CapturedRelation
 from streaming.cdc.records import BadRecord, Decoded, bad_record
-from streaming.messages import PRINTS, Control
+from streaming.messages import PRINTS, RETOLD, Control
 
 REPLACED = "a snapshot's rows take their place"
 """What a truncate says that is none of the source's."""
+PLACES = {0: REPLACED, -1: RETOLD}
+"""The position of such a truncate, which is no place in a log -> what it says."""
 
 
 @dataclass(frozen=True)

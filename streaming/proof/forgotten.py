@@ -48,7 +48,9 @@ class Forgotten:
         self._emptied = emptied_by_source(controls)
         self._layouts = read_catalog(Place.of(warehouse)).layouts
         self._columns: dict[str, dict[str, int]] = {}
-        for one in still_lost(reader.lost_columns(-1, _EVERYTHING), self._emptied):
+        for one in still_lost(
+            reader.lost_columns(-1, _EVERYTHING), emptied_by_source(controls, retold=True)
+        ):
             self._columns.setdefault(one.relation, {})[one.column] = one.number
         self._damaged: dict[str, list[int]] = {}
         taints = [one for one in controls if one.kind == "tainted"]

@@ -18,7 +18,7 @@ import pyarrow as pa
 from streaming.captured.captured_schema import CapturedRelation
 from streaming.engines.duck_engine import duck_engine
 from streaming.errors import FrescoError
-from streaming.messages import PRINTS, Control
+from streaming.messages import PRINTS, RETOLD, Control
 from streaming.scalars.expression import MULTIPLICITY, NUMBER, Schema, column_name
 from streaming.scalars.types import delta_schema
 from streaming.warehouse.decisions import standing
@@ -108,14 +108,18 @@ def dropped(reader: UpdatesReader) -> FrescoError:
     )
 
 
-def emptied_by_source(controls: Iterable[Control]) -> dict[str, list[int]]:
+def emptied_by_source(controls: Iterable[Control], retold: bool = False) -> dict[str, list[int]]:
     """Relation -> the numbers under which its source emptied it: what came before is gone then.
 
-    A snapshot that takes the place of what was told keeps rows of later events, so it ends no taint.
+    A snapshot that takes the place of what was told keeps what later events have told, records that
+    could not be read among them: it ends no taint of whole records.
+
+    Args:
+        retold: with the numbers of such snapshots after which no row has a value from before.
     """
     found: dict[str, list[int]] = {}
     for one in controls:
-        if one.kind == "truncate" and not one.what:
+        if one.kind == "truncate" and (not one.what or (retold and one.what == RETOLD)):
             found.setdefault(one.relation, []).append(one.number)
     return found
 
@@ -160,7 +164,8 @@ def taints(
     columns by position.
 
     Without what people have decided to go on without (`decisions`), and without what is gone again:
-    values that have been corrected, and all that came before the source emptied the relation.
+    values that have been corrected, and all that came before the source emptied the relation, or before
+    a snapshot told all values anew.
     """
     controls = reader.controls(after, upto)
     emptied = emptied_by_source(controls)
@@ -172,7 +177,8 @@ def taints(
         and one.number >= max(emptied.get(one.relation, (0,)))
     ]
     columns = []
-    for one in still_lost(reader.lost_columns(after, upto), emptied):
+    told = emptied_by_source(controls, retold=True)
+    for one in still_lost(reader.lost_columns(after, upto), told):
         names = [column.name for column in schemas.get(one.relation, ())]
         if (at := position_of(one.column, names)) is not None:
             said = f"column {names[at]} of {one.relation} cannot be read"

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from streaming.cdc.intake_result import IntakeResult
 from streaming.cdc.replacement import cannot_tell
+from streaming.warehouse.initial import emptied_by_source, still_lost
+from streaming.warehouse.updates import LostColumn
 from tests.intakeworld import insert, row, snapshot_of
 from tests.retakenworld import Change, Source
 
@@ -212,6 +215,43 @@ def test_a_relation_without_a_key_is_replaced_while_nobody_writes_to_it() -> Non
     source.step([*rows, *source.later(insert("account", 9))])
     source.step()
     assert source.has("entry") == [(1, "a"), (1, "a"), (5, "a")]
+
+
+WORDS = row(1, "no number")
+
+
+def lost(*results: IntakeResult) -> list[tuple[int, str]]:
+    """Numbers and texts of the columns' taints that are not ended by what came after."""
+    controls = [one for result in results for one in result.controls]
+    columns = [
+        LostColumn(one.number, one.relation, "v", one.adds, one.what)
+        for one in controls
+        if one.columns
+    ]
+    whole = [one for one in controls if not one.columns]
+    found = still_lost(columns, emptied_by_source(whole, retold=True))
+    return [(one.number, one.relation) for one in found]
+
+
+@pytest.mark.parametrize("case", ["gone", "there", "after", "incremental"])
+def test_a_taint_ends_with_a_snapshot_that_tells_all_values(case: str) -> None:
+    """A value that could not be read: the log has lost that it is gone, or it is there still, in the
+    snapshot, or in a row that an event has told since."""
+    source = Source(value="int4")
+    bad = update(row(1, 0), WORDS)
+    source.step(source.commit(bad))
+    assert lost(*source.results) == [(1, "north.account")]
+    rows = [row(0, 7), WORDS if case == "there" else row(1, 1), row(2, 0)]
+    records = source.again(account=rows)
+    if case == "incremental":
+        records = [source.log.row("account", "r", None, one, passing=True) for one in rows]
+        records.append(source.log.note("COMPLETED", kind="Incremental Snapshot"))
+    then = [update(row(2, 0), row(2, "no number"))] if case == "after" else []
+    source.step([*records, *source.later(*then, insert("entry", 9, 9))])
+    source.step()
+    assert source.has("account")[0] == (0, 7), "it differs, and is replaced"
+    wanted = {"gone": [], "there": [(3, "north.account")]}
+    assert lost(*source.results) == wanted.get(case, [(1, "north.account")])
 
 
 def test_a_snapshot_that_nobody_can_tell_stops_the_views_of_its_relation_and_no_others() -> None:

@@ -236,7 +236,7 @@ def test_inside_a_commit_that_is_not_complete_no_state_is_recorded(tmp_path: Pat
         warehouse.read("lines", transaction=2)
 
 
-@settings(max_examples=20, deadline=None, print_blob=True)
+@settings(max_examples=7, deadline=None, print_blob=True)
 @given(st.permutations(range(1, 8)), st.data())
 def test_rows_may_overtake_and_every_covered_number_still_answers(
     tmp_path_factory: pytest.TempPathFactory, order: list[int], data: st.DataObject

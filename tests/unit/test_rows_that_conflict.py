@@ -6,6 +6,8 @@ again. The others go on, and nothing of what they show depends on where a crash 
 
 from __future__ import annotations
 
+import os
+import random
 from pathlib import Path
 
 import pytest
@@ -116,10 +118,14 @@ def moments(folder: Path) -> list[str]:
     return seen
 
 
-def test_a_crash_anywhere_ends_in_the_same_state(tmp_path: Path) -> None:
+@pytest.mark.parametrize("some", [4, pytest.param(None, marks=pytest.mark.deep)])
+def test_a_crash_anywhere_ends_in_the_same_state(tmp_path: Path, some: int | None) -> None:
+    """At some of its moments, drawn, and in the deep run at each."""
+    seed = int(os.environ.get("FRESCO_SEED") or random.SystemRandom().randrange(2**32))
+    print(f"FRESCO_SEED={seed}")
     count = len(moments(tmp_path / "whole"))
     assert count > 10
-    for at in range(count):
+    for at in random.Random(seed).sample(range(count), some or count):
         shop, driver = began(tmp_path / str(at))
         driver.close()
         trouble(shop)

@@ -66,7 +66,7 @@ test-deep: jars mariadb
 # Side by side: service tests wait for servers half of their time, so two stacks serve a file each, and
 # what only computes takes what they leave of the processors.
 test-service:
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/service
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/service
 
 test-spark:
 	$(BIN)/python -m pytest tests/spark

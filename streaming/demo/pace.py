@@ -8,12 +8,13 @@ waits while too much has not been read. Without a reader it is a fixed number of
 from __future__ import annotations
 
 import bisect
+import math
 import threading
 import time
 from collections.abc import Callable
 
 ASK_SECONDS = 0.2
-"""Between two questions to a reader that does not tell by itself how far he is."""
+"""Between two questions to a reader that does not tell by itself how far he is, whoever asks."""
 
 
 class Pace:
@@ -29,6 +30,7 @@ class Pace:
         self._changed = threading.Condition()
         self._times: list[float] = []
         self._read = self._waiting = 0
+        self._asked = -math.inf
         self._ended = False
 
     @property
@@ -51,7 +53,9 @@ class Pace:
             return not self._ended
 
     def _has_room(self) -> bool:
-        if self.written - self._read >= self._ahead and self._reader is not None:
+        behind = self.written - self._read >= self._ahead
+        if behind and self._reader is not None and time.monotonic() >= self._asked + ASK_SECONDS:
+            self._asked = time.monotonic()
             self.read(self._reader(self))
         return self.written - self._read < self._ahead
 
@@ -63,8 +67,9 @@ class Pace:
     def read(self, count: int) -> None:
         """The reader has come to the transaction `count`, from 1."""
         with self._changed:
-            self._read = max(self._read, count)
-            self._changed.notify_all()
+            if count > self._read:
+                self._read = count
+                self._changed.notify_all()
 
     def until(self, committed_ms: int | None) -> int:
         """How many were committed at or before a time, milliseconds since 1970."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from streaming.ask.postgres.pg_catalog import read_schemas
@@ -35,6 +36,17 @@ _WHOLE, _REAL, _BYTES, _BOOL = (20, 21, 23), (700, 701), 17, 16
 _DATE, _MOMENT, _ZONED = 1082, 1114, 1184
 Cell = tuple[str, int, int]
 """A column of a table's description in the log: name, type, modifier."""
+
+
+def both_ways(names: Iterable[str]) -> list[Any]:
+    """(name, whether the driver is away meanwhile): each is walked by turns one way, in deep both."""
+    found = []
+    for at, name in enumerate(names):
+        for again in (False, True):
+            marks = [] if again == bool(at % 2) else [pytest.mark.deep]
+            label = f"{name}-{'away' if again else 'running'}"
+            found.append(pytest.param(name, again, id=label, marks=marks))
+    return found
 
 
 def as_debezium(text: str, column: Cell) -> Any:

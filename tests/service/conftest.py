@@ -25,8 +25,22 @@ from streaming.demo.embedded.parts import DATABASES
 from streaming.demo.marker import Marker
 from streaming.demo.pace import Pace
 
+LONGEST = (
+    *("view_changes", "kill", "source_outages", "views_over_views", "roles", "asking_modes"),
+    *("demo", "spark_submit", "endings", "snapshots_again", "isolated_service", "altered_service"),
+    *("start_refused", "altered_mariadb", "mixed_groups", "atomic_groups", "altered_postgres"),
+)
+"""Files that are begun first, so that neither of two stacks is left with a long one at the end."""
 BEFORE_CAPTURE = 600
 """Transactions around the snapshots at most: nobody reads them yet."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        name = item.path.stem.removeprefix("test_")
+        return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+    items.sort(key=place)
 
 
 @dataclass(frozen=True)

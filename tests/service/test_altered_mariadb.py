@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from alteredmariadb import AlteredMariadbTable
+from alteredpostgres import both_ways
 from askedmariadb import captured, log_end, log_of
 from mysqlservers import MARIADBS, database_server
 
@@ -156,8 +157,7 @@ WALKS = {
 }
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["running", "away"])
-@pytest.mark.parametrize("name", WALKS)
+@pytest.mark.parametrize(("name", "again"), both_ways(WALKS))
 def test_oddities_37_52_and_53_views_go_on_or_come_back_from_the_source(
     server: Mariadb, tmp_path: Path, name: str, again: bool
 ) -> None:

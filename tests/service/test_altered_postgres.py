@@ -14,7 +14,7 @@ from pathlib import Path
 
 import askedpostgres as asked
 import pytest
-from alteredpostgres import AlteredTable
+from alteredpostgres import AlteredTable, both_ways
 
 from streaming.demo.embedded.postgres_server import Postgres
 from tests.changingviews import Driver
@@ -154,8 +154,7 @@ def same(table: AlteredTable, *views: str) -> None:
         assert table.shown(view) == table.truth(view), view
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["running", "away"])
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize(("name", "again"), both_ways(QUICK))
 def test_a_table_is_altered(server: Postgres, tmp_path: Path, name: str, again: bool) -> None:
     with closing(AlteredTable(tmp_path, server.dsn("north"), COLUMNS, VIEWS)) as table:
         walk(table, QUICK[name], again)

@@ -28,7 +28,7 @@ PLACES = {
     "a commit of the changelog": "{group}_changes/_delta_log",
     "an epoch": "{group}/_delta_log",
 }
-KILLS = 10
+FEW, MANY = 4, 10
 STARTING_SECONDS = 6.0
 AFTER_SECONDS = 0.05
 
@@ -41,11 +41,15 @@ class Kill:
     seconds: float
 
 
-def plan(chance: random.Random) -> list[Kill]:
-    """Every place at least once, first the snapshot's, and starts in between."""
+def plan(chance: random.Random, count: int) -> list[Kill]:
+    """First the snapshot's; of many, every place at least once, and starts in between."""
     snapshot = ["a step of the integrator", "a commit of the changelog"]
-    rest = [*PLACES, *chance.choices(list(PLACES), k=KILLS - len(PLACES) - len(snapshot) - 2)]
-    later = [STARTING, STARTING, *rest]
+    if count == FEW:
+        later = [STARTING, *chance.sample([one for one in PLACES if one not in snapshot], 2)]
+        snapshot = [chance.choice(snapshot)]
+    else:
+        drawn = chance.choices(list(PLACES), k=count - len(PLACES) - len(snapshot) - 2)
+        later = [STARTING, STARTING, *PLACES, *drawn]
     chance.shuffle(later)
     return [
         Kill(one, chance.uniform(0, STARTING_SECONDS if one == STARTING else AFTER_SECONDS))
@@ -70,14 +74,15 @@ def await_moment(kill: Kill, pipeline: Pipeline, service: Process) -> None:
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.deep)])
 def test_killed_at_any_moment_the_views_and_the_record_come_out_whole(
-    bank: Bank, make_pipeline: Callable[[str], Pipeline]
+    bank: Bank, make_pipeline: Callable[[str], Pipeline], count: int
 ) -> None:
     seed = int(os.environ.get("FRESCO_KILL_SEED") or random.SystemRandom().randrange(2**32))
-    kills = plan(random.Random(seed))
+    kills = plan(random.Random(seed), count)
     print(f"FRESCO_KILL_SEED={seed}", *kills, sep="\n  ")
-    assert len(kills) >= 10
-    pipeline = make_pipeline("killed")
+    assert len(kills) == count
+    pipeline = make_pipeline(f"killed_{count}")
     with ExitStack() as last:
         with bank.at_work(pipeline, rate=10, seed=seed):
             for kill in kills:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,29 @@ def test_a_reader_that_says_nothing_is_asked_by_those_who_wait(
         assert pace.written > before
     pace.end()
     pool.shutdown()
+
+
+def test_writers_who_wait_together_ask_no_more_often_than_one(
+    ended: list[Pace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each who asked woke the others, who asked in turn: four had a core full meanwhile."""
+    monkeypatch.setattr(pacing, "ASK_SECONDS", 0.05)
+    asked = list[float]()
+    enough = threading.Event()
+
+    def reader(pace: Pace) -> int:
+        asked.append(time.monotonic())
+        if len(asked) == 6:
+            enough.set()
+        return 0
+
+    pace = Pace(5, reader)
+    ended.append(pace)
+    pool, _ = write(pace, 4)
+    assert enough.wait(60)
+    pace.end()
+    pool.shutdown()
+    assert min(b - a for a, b in pairwise(asked)) > 0.9 * 0.05, asked
 
 
 def test_in_the_service_tests_nobody_writes_until_somebody_else_stops() -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from streaming.algebra.bag import Bag, bag, evaluate
-from streaming.algebra.numbered import Numbered, NumberedBags, flat, numbered
+from streaming.algebra.bag import Bag, Numbered, bag, evaluate, flat, numbered
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.psj import source_of
 from streaming.algebra.source_queries import Seen, SourceAnswer, SourceQuery
 from streaming.algebra.tree import Relation, Tree, relations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from streaming.algebra.bag import Bag, bag, evaluate
-from streaming.algebra.numbered import Numbered, NumberedBags, flat, numbered
+from streaming.algebra.bag import Bag, Numbered, bag, evaluate, flat, numbered
+from streaming.algebra.numbered import NumberedBags
 from streaming.isolated.isolated_manager import Isolated
 from streaming.isolated.session_messages import Installed, StartSession
 from streaming.messages import ActionList, Rel

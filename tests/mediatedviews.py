@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from streaming.algebra.bag import Bag, evaluate
-from streaming.algebra.numbered import Numbered, NumberedBags, flat
+from streaming.algebra.bag import Bag, Numbered, evaluate, flat
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.source_queries import SourceAnswer, SourceQuery
 from streaming.algebra.tree import Relation, Tree, relations
 from streaming.messages import ActionList, RelRun, Suspend, Updates

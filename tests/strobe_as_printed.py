@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.algebra.numbered import Numbered
+from streaming.algebra.bag import Numbered
 from streaming.viewmanagers.asking.c_strobe import CStrobe
 from streaming.viewmanagers.asking.holding_queue import numbers_in
 

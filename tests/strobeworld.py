@@ -11,8 +11,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from streaming.algebra.bag import Bag
-from streaming.algebra.numbered import Numbered, NumberedBags, flat
+from streaming.algebra.bag import Bag, Numbered, flat
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.source_queries import Answer, Query, SourceAnswer, SourceQuery
 from streaming.algebra.tree import Relation, Tree
 from streaming.ask.processor import QueryProcessor

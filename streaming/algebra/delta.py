@@ -1,20 +1,19 @@
 """The delta rules: how a view changes, at every number, when its relations do (DESIGN 4 and 5).
 
-A rule maps a tree to a *plan*: again an expression, whose inputs are `Delta(R)` (the batch's signed
-rows, each with its transaction's number) and `Before(R)` (the bag as it stood before the batch).
-One plan does a whole batch; its result is separable at every number, which is what makes a complete
-view manager as fast as a batched one:
+A rule maps a tree to a *plan*: again a tree, whose leaves are `Delta(R)` (the batch's signed rows, each
+with its transaction's number) and `Before(R)` (the bag as it stood before the batch). A tree over bags
+alone is the tree's bag before the batch (`before`). One plan does a whole batch; its result is separable
+at every number, which is what makes a complete view manager as fast as a batched one:
 
 * Select, Project and Union are linear: rows keep their numbers.
 * Join is bilinear: dL x R_before + L_before x dR + dL x dR. Row l of dL stands in L from its number
   on, row r of dR from its own, so the pair stands from the larger of the two.
-* Aggregate: the totals (count, count of non-NULLs, sum) of a group are linear in its rows, so the
-  totals after number n are those before the batch plus what the batch adds up to n. Under each
-  number at which the output row changes it goes out at -1 and in at +1.
-* Distinct and Monus are not linear; how often a row occurs depends on that row's occurrences below
-  alone, so the rows that the batch touches are counted anew at each number at which they changed.
-* Sums of floating-point numbers are not linear (they round), so an affected group is computed anew
-  from all its rows, in a fixed order, at each number at which it changes.
+* What is not linear is a function of its inputs' bags, so that its changes under a number are its rows
+  after less its rows before (`Changes`). Only the groups or rows that the batch touches change: the
+  totals of a group (count, count of non-NULLs, sum) are linear in its rows, so those after number n are
+  those before the batch plus what the batch adds up to n; how often a row of Distinct or Monus occurs
+  depends on that row's occurrences below alone. Sums of floating-point numbers are not linear (they
+  round), so an affected group is computed anew from all its rows, in a fixed order.
 
 A *leaf* is one scan with the selection and the projection pushed down to it: what a view keeps of a
 relation. Everything here is pure; evaluators give plans their meaning.
@@ -22,11 +21,14 @@ relation. Everything here is pure; evaluators give plans their meaning.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import lru_cache
 
 from streaming.algebra.tree import (
     Aggregate,
+    Before,
+    Changes,
+    Delta,
     Distinct,
     Join,
     Monus,
@@ -35,106 +37,9 @@ from streaming.algebra.tree import (
     Select,
     Tree,
     Union,
-    children,
     walk,
 )
-from streaming.scalars.expression import Col, Scalar, hashed_once
-
-
-@dataclass(frozen=True)
-class Delta:
-    """The batch's signed rows of a leaf, with their numbers."""
-
-    leaf: Tree
-
-
-@dataclass(frozen=True)
-class Before:
-    """The bag of a leaf before the batch; no numbers."""
-
-    leaf: Tree
-
-
-@dataclass(frozen=True)
-class Groups:
-    """An aggregate's rows before the batch; no numbers."""
-
-    aggregate: Aggregate
-
-
-@hashed_once
-@dataclass(frozen=True)
-class Filter:
-    child: Plan
-    condition: Scalar
-
-
-@hashed_once
-@dataclass(frozen=True)
-class Map:
-    child: Plan
-    expressions: tuple[Scalar, ...]
-
-
-@hashed_once
-@dataclass(frozen=True)
-class Sum:
-    """All rows of all parts."""
-
-    parts: tuple[Plan, ...]
-
-
-@hashed_once
-@dataclass(frozen=True)
-class Match:
-    """Pairs of a left and a right row, their multiplicities multiplied.
-
-    A pair's number is the larger of its rows' numbers, or the only one; no number if neither has
-    one.
-    """
-
-    left: Plan
-    right: Plan
-    on: tuple[tuple[int, int], ...]
-    condition: Scalar | None
-    left_width: int
-    right_width: int
-
-
-@hashed_once
-@dataclass(frozen=True)
-class Changes:
-    """The changes of an aggregate's rows under each number; `child` None: no changed input."""
-
-    aggregate: Aggregate
-    child: Plan | None
-
-
-@hashed_once
-@dataclass(frozen=True)
-class Counts:
-    """A Distinct's or a Monus's rows before the batch, from its sides' bags; no numbers."""
-
-    tree: Distinct | Monus
-    sides: tuple[Plan, ...]
-
-
-@hashed_once
-@dataclass(frozen=True)
-class Recount:
-    """The changes of a Distinct's or a Monus's rows under each number.
-
-    Attributes:
-        changes: by side, its changes, None for none.
-        sides: by side, its bag before the batch; () when the batch begins the history.
-    """
-
-    tree: Distinct | Monus
-    changes: tuple[Plan | None, ...]
-    sides: tuple[Plan, ...]
-
-
-Plan = Delta | Before | Groups | Filter | Map | Sum | Match | Changes | Counts | Recount
+from streaming.scalars.expression import Col
 
 
 def leaf_relation(leaf: Tree) -> str:
@@ -155,14 +60,14 @@ def leaves(tree: Tree) -> tuple[Tree, ...]:
     """The distinct leaves, left to right; equal ones (self-joins) share their state."""
     if is_leaf(tree):
         return (tree,)
-    return tuple(dict.fromkeys(leaf for child in children(tree) for leaf in leaves(child)))
+    return tuple(dict.fromkeys(leaf for child in tree.children for leaf in leaves(child)))
 
 
 def aggregates(tree: Tree) -> tuple[Aggregate, ...]:
     """The distinct aggregates, inner ones first."""
     if is_leaf(tree):
         return ()
-    below = tuple(node for child in children(tree) for node in aggregates(child))
+    below = tuple(node for child in tree.children for node in aggregates(child))
     here = (tree,) if isinstance(tree, Aggregate) else ()
     return tuple(dict.fromkeys(below + here))
 
@@ -205,107 +110,63 @@ def _cluster(tree: Tree, wanted: tuple[int, ...], found: dict[Tree, tuple[int, .
         case Aggregate():
             _cluster(tree.child, tree.keys, found)
         case _:
-            for child in children(tree):
+            for child in tree.children:
                 _cluster(child, wanted, found)
 
 
 @lru_cache(maxsize=1024)
-def before(tree: Tree) -> Plan:
-    """The tree's bag before the batch."""
-    if is_leaf(tree):
-        return Before(tree)
-    match tree:
-        case Select():
-            return Filter(before(tree.child), tree.condition)
-        case Project():
-            return Map(before(tree.child), tree.expressions)
-        case Union():
-            return Sum(tuple(before(child) for child in tree.children))
-        case Join():
-            return _match(tree, before(tree.left), before(tree.right))
-        case Aggregate():
-            return Groups(tree)
-        case Distinct() | Monus():
-            return Counts(tree, tuple(before(side) for side in children(tree)))
-        case Scan():
-            return Before(tree)
+def before(tree: Tree) -> Tree:
+    """The plan of the tree's bag before the batch."""
+    return Before(tree) if is_leaf(tree) else tree.over(*map(before, tree.children))
 
 
 @lru_cache(maxsize=1024)
-def delta(tree: Tree, changed: frozenset[Tree], initial: bool = False) -> Plan | None:
-    """The tree's signed rows with their numbers, or None when nothing can change.
+def delta(tree: Tree, changed: frozenset[Tree], start: int | None = None) -> Tree | None:
+    """The plan of the tree's signed rows with their numbers, or None when nothing can change.
 
     Args:
         tree: the view, or a part of it.
         changed: the leaves with rows in this batch.
-        initial: the batch begins the history: an aggregate without keys then gets its one row, even
-            over an empty input.
+        start: the history's first number when the batch begins it: an aggregate without keys then gets
+            its one row, even over an empty input.
     """
     if is_leaf(tree):
         return Delta(tree) if tree in changed else None
+    changes = tuple(delta(child, changed, start) for child in tree.children)
     match tree:
-        case Select():
-            child = delta(tree.child, changed, initial)
-            return None if child is None else Filter(child, tree.condition)
-        case Project():
-            child = delta(tree.child, changed, initial)
-            return None if child is None else Map(child, tree.expressions)
+        case Select() | Project():
+            return None if changes[0] is None else tree.over(changes[0])
         case Union():
-            return _sum(delta(child, changed, initial) for child in tree.children)
+            return _sum(changes)
         case Join():
-            return _join(tree, changed, initial)
-        case Aggregate():
-            child = delta(tree.child, changed, initial)
-            idle = child is None and not (initial and not tree.keys)
-            return None if idle else Changes(tree, child)
-        case Distinct() | Monus():
-            changes = tuple(delta(side, changed, initial) for side in children(tree))
-            olds = () if initial else tuple(before(side) for side in children(tree))
-            return Recount(tree, changes, olds) if any(changes) else None
-        case Scan():
-            raise AssertionError("a scan is a leaf")
+            return _join(tree, changes[0], changes[1], start)
+        case Aggregate() | Distinct() | Monus():
+            appears = start is not None and isinstance(tree, Aggregate) and not tree.keys
+            operator = before(tree)
+            assert isinstance(operator, Aggregate | Distinct | Monus)
+            return Changes(operator, changes, start) if any(changes) or appears else None
+        case _:
+            raise TypeError(f"no rule for {type(tree).__name__}")
 
 
-def _join(tree: Join, changed: frozenset[Tree], initial: bool) -> Plan | None:
-    left = delta(tree.left, changed, initial)
-    right = delta(tree.right, changed, initial)
-    terms: list[Plan | None] = []
-    if left is not None and not initial:
-        terms += [_match(tree, left, part) for part in _parts(before(tree.right))]
-    if right is not None and not initial:
-        terms += [_match(tree, part, right) for part in _parts(before(tree.left))]
+def _join(tree: Join, left: Tree | None, right: Tree | None, start: int | None) -> Tree | None:
+    terms: list[Tree] = []
+    if left is not None and start is None:
+        terms += [tree.over(left, part) for part in _parts(before(tree.right))]
+    if right is not None and start is None:
+        terms += [tree.over(part, right) for part in _parts(before(tree.left))]
     if left is not None and right is not None:
-        terms.append(_match(tree, left, right))
+        terms.append(tree.over(left, right))
     return _sum(terms)
 
 
-def _parts(plan: Plan) -> tuple[Plan, ...]:
-    """A join distributes over a sum, so that each part meets the small side directly."""
-    return plan.parts if isinstance(plan, Sum) else (plan,)
+def _parts(plan: Tree) -> tuple[Tree, ...]:
+    """A join distributes over a union, so that each part meets the small side directly."""
+    return plan.children if isinstance(plan, Union) else (plan,)
 
 
-def _match(tree: Join, left: Plan, right: Plan) -> Match:
-    widths = (len(tree.left.schema), len(tree.right.schema))
-    return Match(left, right, tree.on, tree.condition, *widths)
-
-
-def _sum(parts: object) -> Plan | None:
-    present = tuple(part for part in parts if part is not None)  # type: ignore[attr-defined]
+def _sum(parts: Iterable[Tree | None]) -> Tree | None:
+    present = tuple(part for part in parts if part is not None)
     if not present:
         return None
-    return present[0] if len(present) == 1 else Sum(present)
-
-
-def has_numbers(plan: Plan) -> bool:
-    """Whether the plan's rows carry transaction numbers."""
-    match plan:
-        case Delta() | Changes() | Recount():
-            return True
-        case Before() | Groups() | Counts():
-            return False
-        case Filter() | Map():
-            return has_numbers(plan.child)
-        case Sum():
-            return has_numbers(plan.parts[0])
-        case Match():
-            return has_numbers(plan.left) or has_numbers(plan.right)
+    return present[0] if len(present) == 1 else Union(present)

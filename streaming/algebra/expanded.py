@@ -8,10 +8,9 @@ recorded before they are committed, and their base relations are (`_updates`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from streaming.algebra.normal_form import normal
-from streaming.algebra.tree import Join, Monus, Scan, Tree, Union, relations
+from streaming.algebra.tree import Scan, Tree, relations
 
 
 def expanded(tree: Tree, views: Mapping[str, Tree]) -> Tree:
@@ -30,22 +29,10 @@ def expanded(tree: Tree, views: Mapping[str, Tree]) -> Tree:
 
 def _replaced(tree: Tree, views: Mapping[str, Tree], made: dict[str, Tree]) -> Tree:
     """The tree over base relations; `made` has that of each view, which its scans share."""
-    match tree:
-        case Scan():
-            if tree.relation not in views:
-                return tree
-            if tree.relation not in made:
-                made[tree.relation] = _replaced(views[tree.relation], views, made)
-            return made[tree.relation]
-        case Join() | Monus():
-            return replace(
-                tree,
-                left=_replaced(tree.left, views, made),
-                right=_replaced(tree.right, views, made),
-            )
-        case Union():
-            return replace(
-                tree, children=tuple(_replaced(one, views, made) for one in tree.children)
-            )
-        case _:
-            return replace(tree, child=_replaced(tree.child, views, made))
+    if not isinstance(tree, Scan):
+        return tree.over(*(_replaced(child, views, made) for child in tree.children))
+    if tree.relation not in views:
+        return tree
+    if tree.relation not in made:
+        made[tree.relation] = _replaced(views[tree.relation], views, made)
+    return made[tree.relation]

@@ -19,6 +19,7 @@ from streaming.algebra.tree import (
     Distinct,
     Join,
     Monus,
+    PlanNode,
     Project,
     Relation,
     Scan,
@@ -86,6 +87,8 @@ def _facts(tree: Tree, relations: Mapping[str, Relation]) -> _Facts:
             return _Facts(key, facts.equal, facts.constants)
         case Monus():
             return _facts(tree.left, relations)
+        case PlanNode():
+            raise TypeError("a plan, not a view")
 
 
 def _selected(facts: _Facts, condition: Scalar) -> _Facts:

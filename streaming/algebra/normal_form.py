@@ -26,12 +26,12 @@ from streaming.algebra.tree import (
     Distinct,
     Join,
     Monus,
+    PlanNode,
     Project,
     Scan,
     Select,
     Tree,
     Union,
-    children,
     computes,
 )
 from streaming.errors import FrescoError
@@ -73,16 +73,10 @@ def _normal(tree: Tree) -> Tree:
 def lifted(tree: Tree) -> Tree:
     """The tree with projections that can fail above the joins that do not join on such a column."""
     match tree:
-        case Scan():
-            return tree
         case Join():
             return _lifted(replace(tree, left=lifted(tree.left), right=lifted(tree.right)))
-        case Union():
-            return Union(tuple(lifted(child) for child in tree.children))
-        case Monus():
-            return Monus(lifted(tree.left), lifted(tree.right))
         case _:
-            return replace(tree, child=lifted(tree.child))
+            return tree.over(*map(lifted, tree.children))
 
 
 def _lifted(tree: Join) -> Tree:
@@ -145,6 +139,8 @@ def pushed(tree: Tree, conditions: Sequence[Scalar]) -> Tree:
             safe = [c for c in conditions if not fails(c)]
             both = Monus(pushed(tree.left, safe), pushed(tree.right, safe))
             return _selected(both, [c for c in conditions if fails(c)])
+        case PlanNode():
+            raise TypeError("a plan, not a view")
 
 
 def _sinking(
@@ -285,11 +281,11 @@ def pruned(tree: Tree, needed: frozenset[int]) -> tuple[Tree, dict[int, int]]:
             return Union(tuple(parts)), {p: i for i, p in enumerate(kept)}
         case Aggregate():
             return _pruned_aggregate(tree, needed)
-        case Distinct():
-            return Distinct(_whole(tree.child, tree.schema)), _identity(tree.schema)
-        case Monus():
-            sides = (_whole(side, tree.schema) for side in (tree.left, tree.right))
-            return Monus(*sides), _identity(tree.schema)
+        case Distinct() | Monus():
+            sides = (_whole(side, tree.schema) for side in tree.children)
+            return tree.over(*sides), _identity(tree.schema)
+        case PlanNode():
+            raise TypeError("a plan, not a view")
 
 
 def _pruned_project(tree: Project, needed: frozenset[int]) -> tuple[Tree, dict[int, int]]:
@@ -385,4 +381,4 @@ def checked(tree: Tree) -> Tree:
 
 
 def _groupings(tree: Tree) -> int:
-    return isinstance(tree, Aggregate) + max(map(_groupings, children(tree)), default=0)
+    return isinstance(tree, Aggregate) + max(map(_groupings, tree.children), default=0)

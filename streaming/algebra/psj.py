@@ -250,15 +250,9 @@ def leaf_named(psj: Psj, place: int, name: str) -> Tree:
     """The leaf at a place, over a scan of another name with the relation's columns."""
 
     def renamed(tree: Tree) -> Tree:
-        match tree:
-            case Scan():
-                return Scan(name, tree.schema)
-            case Select():
-                return Select(renamed(tree.child), tree.condition)
-            case Project():
-                return Project(renamed(tree.child), tree.expressions, tree.schema)
-            case _:
-                return tree
+        if isinstance(tree, Scan):
+            return Scan(name, tree.schema)
+        return tree.over(*map(renamed, tree.children))
 
     return renamed(psj.leaves[place])
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from streaming.algebra.tree import Project, Scan, Select, Tree, children
+from streaming.algebra.tree import Project, Scan, Select, Tree
 from streaming.scalars.expression import Scalar, Schema, columns_used
 
 
@@ -42,7 +42,7 @@ def scan_needs(tree: Tree) -> tuple[ScanNeed, ...]:
         used = used.union(*(columns_used(condition) for condition in conditions))
         return (ScanNeed(node.relation, tuple(conditions), used, node.schema),)
     found: list[ScanNeed] = []
-    for child in children(tree):
+    for child in tree.children:
         found += scan_needs(child)
     return tuple(dict.fromkeys(found))
 

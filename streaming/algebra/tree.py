@@ -1,7 +1,15 @@
 """Expression trees over signed bags, the one form in which a view is planned, maintained and proved.
 
-A tree is data: SQL is parsed into it (`parse`), the delta rules map trees to trees (`delta`), and each
-evaluator (`bag`, `duck`, `spark`) interprets it. Columns are named by position, so names that a user
+A tree is data: SQL is parsed into it (`parse`), the delta rules map trees to trees (`delta`), `bag` says
+what it means and `tree_sql` renders it for the engines. A view is a tree over scans. Its delta plan is
+made of the same nodes over other leaves, what a batch changes (`Delta`) and what stood before it
+(`Before`), and of one node more, `Changes`, for what is not linear.
+
+A new operator is a class here with its `schema`, its children by one of the three bases, and a place in
+`Tree`; its meaning in `bag`, its text in `tree_sql`, its rule in `delta` (where it is linear or a
+function of its inputs' bags, the rule is there already). mypy names the places where it is missing.
+
+Columns are named by position, so names that a user
 may choose freely (case, spaces, reserved words) never meet an engine's rules; the names live in
 `schema` only. Types are Spark's, written as Spark's simple strings ("decimal(18,2)"), because Spark's
 result types are the law (DESIGN 11).
@@ -10,9 +18,9 @@ result types are the law (DESIGN 11).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 from streaming.scalars.expression import Col, Scalar, Schema, hashed_once, weight
 from streaming.scalars.failure import fails
@@ -36,7 +44,7 @@ class Relation:
 
 
 class Expression:
-    """What every relational expression has."""
+    """What every relational expression has; `children` are the trees directly below, left to right."""
 
     @cached_property
     def scanned(self) -> tuple[str, ...]:
@@ -48,7 +56,7 @@ class Expression:
             if isinstance(node, Scan):
                 found[node.relation] = None
             else:
-                left += children(node)[::-1]
+                left += node.children[::-1]
         return tuple(found)
 
     @cached_property
@@ -56,16 +64,59 @@ class Expression:
         """The size of the tree written out: its nodes' columns and their scalars' weights."""
         tree = cast("Tree", self)
         own = 1 + len(tree.schema) + sum(map(weight, scalars(tree)))
-        return own + sum(child.weight for child in children(tree))
+        return own + sum(child.weight for child in tree.children)
 
     @cached_property
     def depth(self) -> int:
         """How many nodes stand below each other."""
-        return 1 + max((child.depth for child in children(cast("Tree", self))), default=0)
+        return 1 + max((child.depth for child in cast("Tree", self).children), default=0)
+
+    @cached_property
+    def has_numbers(self) -> bool:
+        """Whether the rows carry numbers of transactions: some leaf of a plan is what a batch changes."""
+        return any(child.has_numbers for child in cast("Tree", self).children)
 
 
+class _Leaf(Expression):
+    @property
+    def children(self) -> tuple[Tree, ...]:
+        return ()
+
+    def over(self, *children: Tree) -> Tree:
+        """The same node over other children."""
+        return cast("Tree", self)
+
+
+class _OverOne(Expression):
+    child: Tree
+
+    @property
+    def children(self) -> tuple[Tree, ...]:
+        return (self.child,)
+
+    def over(self, *children: Tree) -> Tree:
+        """The same node over another child."""
+        (child,) = children
+        return cast("Tree", replace(cast(Any, self), child=child))
+
+
+class _OverTwo(Expression):
+    left: Tree
+    right: Tree
+
+    @property
+    def children(self) -> tuple[Tree, ...]:
+        return (self.left, self.right)
+
+    def over(self, *children: Tree) -> Tree:
+        """The same node over other children."""
+        left, right = children
+        return cast("Tree", replace(cast(Any, self), left=left, right=right))
+
+
+@hashed_once
 @dataclass(frozen=True)
-class Scan(Expression):
+class Scan(_Leaf):
     """A base relation ("north.entry") or another view, all its columns in the schema's order."""
 
     relation: str
@@ -74,7 +125,7 @@ class Scan(Expression):
 
 @hashed_once
 @dataclass(frozen=True)
-class Select(Expression):
+class Select(_OverOne):
     """Rows for which `condition` is true (not false, not NULL)."""
 
     child: Tree
@@ -87,7 +138,7 @@ class Select(Expression):
 
 @hashed_once
 @dataclass(frozen=True)
-class Project(Expression):
+class Project(_OverOne):
     """One output column for each expression; duplicates stay (bags)."""
 
     child: Tree
@@ -103,7 +154,7 @@ class Project(Expression):
 
 @hashed_once
 @dataclass(frozen=True)
-class Join(Expression):
+class Join(_OverTwo):
     """Inner join; output is the left columns and then the right ones.
 
     Attributes:
@@ -132,6 +183,10 @@ class Union(Expression):
     def schema(self) -> Schema:
         return self.children[0].schema
 
+    def over(self, *children: Tree) -> Tree:
+        """The same node over other children."""
+        return Union(children)
+
 
 @dataclass(frozen=True)
 class Aggregation:
@@ -144,7 +199,7 @@ class Aggregation:
 
 @hashed_once
 @dataclass(frozen=True)
-class Aggregate(Expression):
+class Aggregate(_OverOne):
     """GROUP BY: output is the key columns in order and then one column for each aggregation.
 
     Without keys there is exactly one row, also over an empty input.
@@ -158,7 +213,7 @@ class Aggregate(Expression):
 
 @hashed_once
 @dataclass(frozen=True)
-class Distinct(Expression):
+class Distinct(_OverOne):
     """Duplicate elimination: one copy of each row that occurs (moro-sartori 5.2)."""
 
     child: Tree
@@ -170,7 +225,7 @@ class Distinct(Expression):
 
 @hashed_once
 @dataclass(frozen=True)
-class Monus(Expression):
+class Monus(_OverTwo):
     """EXCEPT ALL: a row that occurs n times left and m times right occurs max(0, n - m) times.
 
     Both sides have the same types, the names are the left one's (moro-sartori 5.2).
@@ -184,20 +239,72 @@ class Monus(Expression):
         return self.left.schema
 
 
-Tree = Scan | Select | Project | Join | Union | Aggregate | Distinct | Monus
+# What delta plans have besides --------------------------------------------------------------------
 
 
-def children(tree: Tree) -> tuple[Tree, ...]:
-    """The trees directly below, left to right."""
-    match tree:
-        case Scan():
-            return ()
-        case Join() | Monus():
-            return (tree.left, tree.right)
-        case Union():
-            return tree.children
-        case _:
-            return (tree.child,)
+class PlanNode(Expression):
+    """What stands in delta plans only: no rewrite of views meets it."""
+
+
+@hashed_once
+@dataclass(frozen=True)
+class Delta(_Leaf, PlanNode):
+    """The batch's signed rows of a view's leaf, with their numbers."""
+
+    leaf: Tree
+    has_numbers = True
+
+    @property
+    def schema(self) -> Schema:
+        return self.leaf.schema
+
+
+@hashed_once
+@dataclass(frozen=True)
+class Before(_Leaf, PlanNode):
+    """The bag of a view's leaf before the batch; no numbers."""
+
+    leaf: Tree
+
+    @property
+    def schema(self) -> Schema:
+        return self.leaf.schema
+
+
+@hashed_once
+@dataclass(frozen=True)
+class Changes(PlanNode):
+    """What the rows of an operator that is not linear change by, under each number.
+
+    Attributes:
+        operator: over the bags of its inputs before the batch.
+        inputs: by child of the operator, its changes; None for none.
+        start: the history's first number when the batch begins it: there are no bags before.
+    """
+
+    operator: Aggregate | Distinct | Monus
+    inputs: tuple[Tree | None, ...]
+    start: int | None = None
+    has_numbers = True
+
+    @property
+    def schema(self) -> Schema:
+        return self.operator.schema
+
+    @property
+    def children(self) -> tuple[Tree, ...]:
+        """The changed inputs and, where there is one, the state before."""
+        changed = tuple(each for each in self.inputs if each is not None)
+        return changed if self.start is not None else (*changed, self.operator)
+
+    def over(self, *children: Tree) -> Tree:
+        """A plan is made by the delta rules, and nothing rewrites it."""
+        raise TypeError("a plan is not rewritten")
+
+
+Tree = (
+    Scan | Select | Project | Join | Union | Aggregate | Distinct | Monus | Delta | Before | Changes
+)
 
 
 def scalars(tree: Tree) -> tuple[Scalar, ...]:
@@ -216,7 +323,7 @@ def scalars(tree: Tree) -> tuple[Scalar, ...]:
 def walk(tree: Tree) -> Iterator[Tree]:
     """The tree itself and all below it, parents first, left to right."""
     yield tree
-    for child in children(tree):
+    for child in tree.children:
         yield from walk(child)
 
 

@@ -23,15 +23,11 @@ from functools import lru_cache
 
 from streaming.algebra.psj import renumbered
 from streaming.algebra.tree import (
-    Aggregate,
-    Distinct,
     Join,
-    Monus,
     Project,
     Scan,
     Select,
     Tree,
-    Union,
     computes,
 )
 from streaming.scalars.expression import Call, Col, Scalar, Schema, columns_used
@@ -144,19 +140,10 @@ class _Walk:
             self.condition(tree.condition, origins)
         return Join(left, right, tree.on, tree.condition), origins
 
-    def other(self, tree: Union | Aggregate | Distinct | Monus) -> tuple[Tree, list[Origin]]:
+    def other(self, tree: Tree) -> tuple[Tree, list[Origin]]:
         """An operator that what stands above does not pass through."""
         unknown: list[Origin] = [None] * len(tree.schema)
-        match tree:
-            case Union():
-                return Union(tuple(self.whole(child) for child in tree.children)), unknown
-            case Monus():
-                return Monus(self.whole(tree.left), self.whole(tree.right)), unknown
-            case Distinct():
-                return Distinct(self.whole(tree.child)), unknown
-            case Aggregate():
-                child = self.whole(tree.child)
-                return Aggregate(child, tree.keys, tree.aggregations, tree.schema), unknown
+        return tree.over(*map(self.whole, tree.children)), unknown
 
     def whole(self, tree: Tree) -> Tree:
         renamed, origins = self.tree(tree)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streaming.algebra.scans import columns_read
-from streaming.algebra.tree import Scan, Tree, children
+from streaming.algebra.tree import Scan, Tree
 from streaming.engines.evaluator import Batch, Rows
 from streaming.scalars import written
 from streaming.scalars.expression import MULTIPLICITY, NUMBER, Schema, column_name
@@ -76,4 +76,4 @@ def _described(tree: Tree, relation: str, rows: pa.Table) -> str:
 def _schema(tree: Tree, relation: str) -> Schema:
     if isinstance(tree, Scan):
         return tree.schema if tree.relation == relation else ()
-    return next((found for child in children(tree) if (found := _schema(child, relation))), ())
+    return next((found for child in tree.children if (found := _schema(child, relation))), ())

@@ -14,27 +14,22 @@ keys of the small side go down to the totals as a *limit*.
 
 from __future__ import annotations
 
-from streaming.algebra.delta import (
+from streaming.algebra.delta import aggregates, before, delta, is_leaf, leaves, sums_round
+from streaming.algebra.tree import (
+    Aggregate,
     Before,
     Changes,
-    Counts,
     Delta,
-    Filter,
-    Groups,
-    Map,
-    Match,
-    Plan,
-    Recount,
-    Sum,
-    aggregates,
-    before,
-    delta,
-    has_numbers,
-    is_leaf,
-    leaves,
-    sums_round,
+    Distinct,
+    Join,
+    Monus,
+    Project,
+    Scan,
+    Select,
+    Tree,
+    Union,
+    computes,
 )
-from streaming.algebra.tree import Aggregate, Join, Tree, children, computes
 from streaming.engines.needed_rows import Limit
 from streaming.engines.netting import is_net
 from streaming.engines.recomputed_groups import recomputed, recomputed_groups
@@ -76,77 +71,82 @@ class Program:
         self._tree = tree
         self.leaves = leaves(tree)
         self.aggregates = aggregates(tree)
-        self._tables: dict[Plan, str] = {}
+        self._index: dict[Tree, int] = {before(a): j for j, a in enumerate(self.aggregates)}
+        self._tables: dict[Tree, str] = {}
         self.met: set[str] = set()
         """Tables of rows that meet what can fail: no engine may test or compute anything below them."""
-        self._met_tables: dict[Plan, str] = {}
-        self._made: dict[Changes | Recount, str] = {}
+        self._met_tables: dict[Tree, str] = {}
+        self._made: dict[Changes, str] = {}
 
-    def plan(self, changed: frozenset[Tree]) -> Plan | None:
+    def plan(self, changed: frozenset[Tree]) -> Tree | None:
         """The view's delta plan; steps that the totals of inner aggregates need are made at once.
 
         An inner aggregate can change under a join whose other side is still empty: the view then
         has no changes from it, its totals do. So can what a join is over and can fail: an error belongs
         to the number of its row, whether or not that meets others.
         """
-        initial = self.start is not None
         for aggregate in self.aggregates:
-            inner = delta(aggregate, changed, initial)
+            inner = delta(aggregate, changed, self.start)
             if isinstance(inner, Changes) and not sums_round(aggregate):
                 self._changes(inner)
         for node in _below_joins(self._tree):
-            rows = delta(node, changed, initial)
+            rows = delta(node, changed, self.start)
             if rows is not None:
                 self.table(rows)
-        return delta(self._tree, changed, initial)
+        return delta(self._tree, changed, self.start)
 
-    def table(self, plan: Plan) -> str:
+    def table(self, plan: Tree) -> str:
         """The name of a table with the plan's rows, made by the steps so far."""
         if isinstance(plan, Delta):
             return f"d{self.leaves.index(plan.leaf)}"
         if plan not in self._tables:
             sql = self.query(plan)
             name = f"p{len(self._tables)}"
-            if isinstance(plan, Changes):
-                name = f"a{self.aggregates.index(plan.aggregate)}"
+            if isinstance(plan, Changes) and plan.operator in self._index:
+                name = f"a{self._index[plan.operator]}"
             self._tables[plan] = name
             self.steps.append(Step(name, sql))
         return self._tables[plan]
 
     def _changes(self, plan: Changes) -> str:
-        """Makes an aggregate's steps, once; SQL of its changed rows over them."""
-        if plan in self._made:
-            return self._made[plan]
-        j = self.aggregates.index(plan.aggregate)
-        child = None if plan.child is None else self.table(plan.child)
-        if sums_round(plan.aggregate):
-            old = None
-            if self.start is None:
-                limit = None
-                if child is not None and plan.aggregate.keys:
-                    keys = tuple((key, key) for key in plan.aggregate.keys)
-                    limit = Limit(child, keys, nulls=True)
-                old = self.query(before(plan.aggregate.child), limit)
-            made = recomputed(plan.aggregate, j, child, old, self.dialect, self.start)
-        else:
-            made = running(plan.aggregate, j, child, self.dialect, self.start)
-        self.steps.extend(made[:-1])
-        self._made[plan] = made[-1].sql
-        return made[-1].sql
-
-    def _recount(self, plan: Recount) -> str:
-        """Makes the table of affected rows, once; SQL of their changes over it."""
+        """Makes the tables that an operator's changed rows need, once; SQL of these rows over them."""
         if plan not in self._made:
-            changes = [None if side is None else self.table(side) for side in plan.changes]
-            name = f"r{sum(isinstance(each, Recount) for each in self._made)}"
-            affected = affected_sql(plan.tree, [table for table in changes if table is not None])
-            self.steps.append(Step(name, affected))
-            same = tuple((i, i) for i in range(len(plan.tree.schema)))
-            olds = [self.query(side, Limit(name, same, nulls=True)) for side in plan.sides]
-            self._made[plan] = recount_sql(plan.tree, changes, olds)
+            operator = plan.operator
+            if isinstance(operator, Aggregate):
+                self._made[plan] = self._regrouped(operator, plan.inputs[0], plan.start)
+            else:
+                self._made[plan] = self._recounted(operator, plan)
         return self._made[plan]
 
-    def result(self, plan: Plan) -> str:
+    def _regrouped(self, aggregate: Aggregate, changes: Tree | None, start: int | None) -> str:
+        j = self._index[aggregate]
+        child = None if changes is None else self.table(changes)
+        if sums_round(aggregate):
+            old = None
+            if start is None:
+                limit = None
+                if child is not None and aggregate.keys:
+                    keys = tuple((key, key) for key in aggregate.keys)
+                    limit = Limit(child, keys, nulls=True)
+                old = self.query(aggregate.child, limit)
+            made = recomputed(aggregate, j, child, old, self.dialect, start)
+        else:
+            made = running(aggregate, j, child, self.dialect, start)
+        self.steps.extend(made[:-1])
+        return made[-1].sql
+
+    def _recounted(self, operator: Distinct | Monus, plan: Changes) -> str:
+        changes = [None if side is None else self.table(side) for side in plan.inputs]
+        name = f"r{sum(not isinstance(each.operator, Aggregate) for each in self._made)}"
+        affected = affected_sql(operator, [table for table in changes if table is not None])
+        self.steps.append(Step(name, affected))
+        olds = []
+        if plan.start is None:
+            same = tuple((i, i) for i in range(len(operator.schema)))
+            olds = [self.query(c, Limit(name, same, nulls=True)) for c in operator.children]
+        return recount_sql(operator, changes, olds)
+
+    def result(self, plan: Tree) -> str:
         """SQL of the view's delta over the steps: typed, and net per (number, row)."""
         sql = self.query(plan)
         names = _columns(len(self._tree.schema))
@@ -161,7 +161,7 @@ class Program:
         having = "HAVING SUM(o._multiplicity) <> 0"
         return f"SELECT o._number, {sums}{typed} FROM ({sql}) o GROUP BY {by} {having}"
 
-    def query(self, plan: Plan, limit: Limit | None = None) -> str:
+    def query(self, plan: Tree, limit: Limit | None = None) -> str:
         """SQL that selects the plan's rows, at least those within the limit."""
         match plan:
             case Delta():
@@ -174,29 +174,28 @@ class Program:
                 tests = limit.tests("s.c") if limit is not None and limit.nulls else []
                 where = f" WHERE {' AND '.join(tests)}" if tests else ""
                 return f"SELECT {names} FROM s{self.leaves.index(plan.leaf)} s{where}"
-            case Groups():
-                return self._groups(plan.aggregate, limit)
-            case Counts():
-                return counts_sql(plan.tree, [self.query(side, limit) for side in plan.sides])
-            case Recount():
-                made = self._tables.get(plan)
-                return f"SELECT * FROM {made}" if made else self._recount(plan)
-            case Filter():
+            case Aggregate():
+                return self._groups(plan, limit)
+            case Distinct() | Monus():
+                return counts_sql(plan, [self.query(side, limit) for side in plan.children])
+            case Select():
                 return self._filter(plan, limit)
-            case Map():
+            case Project():
                 return self._map(plan, limit)
-            case Sum():
-                return " UNION ALL ".join(f"({self.query(part, limit)})" for part in plan.parts)
-            case Match():
+            case Union():
+                return " UNION ALL ".join(f"({self.query(part, limit)})" for part in plan.children)
+            case Join():
                 return self._match(plan, limit)
+            case Scan():
+                raise TypeError("a plan has no scans")
 
-    def _met(self, plan: Plan) -> str:
+    def _met(self, plan: Tree) -> str:
         """A table of the rows that there are under each number, without pairs that cancel each other."""
         if isinstance(plan, Delta) or is_net(plan):
             self.met.add(self.table(plan))
             return self.table(plan)
         if plan not in self._met_tables:
-            by = ", ".join([NUMBER, *_columns(plan_width(plan))])
+            by = ", ".join([NUMBER, *_columns(len(plan.schema))])
             total = "SUM(n._multiplicity)"
             sql = (
                 f"SELECT {by}, CAST({total} AS BIGINT) AS _multiplicity FROM {self.table(plan)} n"
@@ -207,13 +206,13 @@ class Program:
             self.steps.append(Step(self._met_tables[plan], sql))
         return self._met_tables[plan]
 
-    def _filter(self, plan: Filter, limit: Limit | None) -> str:
+    def _filter(self, plan: Select, limit: Limit | None) -> str:
         """Rows with numbers are tested in a table, as an engine moves conditions below joins.
 
         Those without are of earlier batches, where each that failed has ended the view.
         """
-        columns = [f"x.{name}" for name in _columns(plan_width(plan.child))]
-        if not has_numbers(plan):
+        columns = [f"x.{name}" for name in _columns(len(plan.child.schema))]
+        if not plan.has_numbers:
             condition = total_condition_sql(plan.condition, self.dialect, columns)
             condition = self._unmoved(plan, condition)
             return f"SELECT * FROM ({self.query(plan.child, limit)}) x WHERE {condition}"
@@ -222,26 +221,26 @@ class Program:
         condition = self._unmoved(plan, condition_sql(plan.condition, self.dialect, columns))
         return f"SELECT * FROM {rows} x WHERE {condition}"
 
-    def _unmoved(self, plan: Filter, condition: str) -> str:
+    def _unmoved(self, plan: Select, condition: str) -> str:
         """A condition over computed columns that Spark leaves where it stands.
 
         It would write out in it what computes them, and the same again below that: a chain of eight
         subqueries that use a column four times took minutes. What is not deterministic is not moved.
         """
-        computes = isinstance(plan.child, Map) and any(
+        computes = isinstance(plan.child, Project) and any(
             not isinstance(plan.child.expressions[p], Col) for p in columns_used(plan.condition)
         )
         if self.dialect == "duckdb" or not computes:
             return condition
         return f"IF(rand() >= 0, {condition}, FALSE)"
 
-    def _map(self, plan: Map, limit: Limit | None) -> str:
-        names = [f"x.{n}" for n in _columns(plan_width(plan.child))]
+    def _map(self, plan: Project, limit: Limit | None) -> str:
+        names = [f"x.{n}" for n in _columns(len(plan.child.schema))]
         below = None
         if limit is not None:
             kept = [(plan.expressions[p], q) for p, q in limit.pairs]
             below = limit.to([(e.position, q) for e, q in kept if isinstance(e, Col)])
-        marks = ["x._number"] if has_numbers(plan) else []
+        marks = ["x._number"] if plan.has_numbers else []
         cells = [*marks, "x._multiplicity"]
         text = scalar_sql if marks else total_sql
         for position, e in enumerate(plan.expressions):
@@ -250,17 +249,17 @@ class Program:
             return f"SELECT {', '.join(cells)} FROM {self._met(plan.child)} x"
         return f"SELECT {', '.join(cells)} FROM ({self.query(plan.child, below)}) x"
 
-    def _match(self, plan: Match, limit: Limit | None) -> str:
+    def _match(self, plan: Join, limit: Limit | None) -> str:
         left, right = self._operands(plan, limit)
-        numbered = [s for s, p in (("l", plan.left), ("r", plan.right)) if has_numbers(p)]
+        numbered = [s for s, p in (("l", plan.left), ("r", plan.right)) if p.has_numbers]
         cells = []
         if len(numbered) == 2:
             cells.append("greatest(l._number, r._number) AS _number")
         elif numbered:
             cells.append(f"{numbered[0]}._number")
         cells.append("l._multiplicity * r._multiplicity AS _multiplicity")
-        names = [f"l.{n}" for n in _columns(plan.left_width)]
-        names += [f"r.{n}" for n in _columns(plan.right_width)]
+        names = [f"l.{n}" for n in _columns(len(plan.left.schema))]
+        names += [f"r.{n}" for n in _columns(len(plan.right.schema))]
         cells += [f"{name} AS c{position}" for position, name in enumerate(names)]
         tests = [f"l.c{a} = r.c{b}" for a, b in plan.on]
         if plan.condition is not None:
@@ -273,23 +272,23 @@ class Program:
         )
         return f"SELECT {', '.join(cells)} FROM {join}"
 
-    def _operands(self, plan: Match, limit: Limit | None) -> tuple[str, str]:
+    def _operands(self, plan: Join, limit: Limit | None) -> tuple[str, str]:
         """Both sides' SQL; a side with numbers becomes a table and limits the side without."""
         swapped = tuple((b, a) for a, b in plan.on)
         left = self._operand(plan.left, plan.right, plan.on, limit)
         if limit is not None:
-            width = plan.left_width
+            width = len(plan.left.schema)
             limit = limit.to([(p - width, q) for p, q in limit.pairs if p >= width])
         return left, self._operand(plan.right, plan.left, swapped, limit)
 
     def _operand(
-        self, plan: Plan, other: Plan, on: tuple[tuple[int, int], ...], limit: Limit | None
+        self, plan: Tree, other: Tree, on: tuple[tuple[int, int], ...], limit: Limit | None
     ) -> str:
-        if has_numbers(plan):
+        if plan.has_numbers:
             return f"SELECT * FROM {self.table(plan)}"
-        if has_numbers(other):
+        if other.has_numbers:
             return self.query(plan, Limit(self.table(other), on) if on else None)
-        width = plan_width(plan)
+        width = len(plan.schema)
         within = limit and limit.to([pair for pair in limit.pairs if pair[0] < width])
         return self.query(plan, within)
 
@@ -298,9 +297,9 @@ class Program:
         limit = limit and limit.to([p for p in limit.pairs if p[0] < len(aggregate.keys)])
         if sums_round(aggregate):
             below = limit and limit.to([(aggregate.keys[p], q) for p, q in limit.pairs])
-            child = self.query(before(aggregate.child), below)
+            child = self.query(aggregate.child, below)
             return recomputed_groups(aggregate, child, self.dialect)
-        j = self.aggregates.index(aggregate)
+        j = self._index[aggregate]
         names = key_names(aggregate)
         keys = ", ".join(f"t.{n}" for n in names)
         totals = [name for name, _ in total_columns(aggregate, self.dialect)]
@@ -342,9 +341,9 @@ class Program:
         return f"SELECT {keys}, {sums} FROM w{j} w GROUP BY {keys}"
 
 
-def _fails(plan: Plan) -> bool:
+def _fails(plan: Tree) -> bool:
     """Whether the plan computes what can fail: it is a table of its own, so that it meets each row."""
-    return isinstance(plan, Map) and any(fails(e) for e in plan.expressions)
+    return isinstance(plan, Project) and any(fails(e) for e in plan.expressions)
 
 
 def _below_joins(tree: Tree, below: bool = False) -> list[Tree]:
@@ -352,27 +351,8 @@ def _below_joins(tree: Tree, below: bool = False) -> list[Tree]:
     if is_leaf(tree):
         return []
     here = below or isinstance(tree, Join)
-    found = [node for child in children(tree) for node in _below_joins(child, here)]
+    found = [node for child in tree.children for node in _below_joins(child, here)]
     return [*found, tree] if below and computes(tree) else found
-
-
-def plan_width(plan: Plan) -> int:
-    """How many value columns the plan's rows have."""
-    match plan:
-        case Delta() | Before():
-            return len(plan.leaf.schema)
-        case Groups() | Changes():
-            return len(plan.aggregate.schema)
-        case Counts() | Recount():
-            return len(plan.tree.schema)
-        case Filter():
-            return plan_width(plan.child)
-        case Map():
-            return len(plan.expressions)
-        case Sum():
-            return plan_width(plan.parts[0])
-        case Match():
-            return plan.left_width + plan.right_width
 
 
 def _columns(width: int) -> list[str]:

@@ -156,6 +156,8 @@ def tree_sql(tree: Tree, dialect: Dialect, tables: Mapping[str, str]) -> str:
                 f"SELECT {', '.join(_columns(side))} FROM {_source(side, dialect, tables)}"
                 for side in (tree.left, tree.right)
             )
+        case _:
+            raise TypeError("a plan is rendered by `program`")
 
 
 def _join(tree: Join, dialect: Dialect, tables: Mapping[str, str]) -> str:

@@ -105,7 +105,7 @@ def deleted(tree: Tree) -> Tree:
             return _figure_2(tree, deleted)
 
 
-def _figure_2(tree: Select | Project | Join | Union, of: Callable[[Tree], Tree]) -> Tree:
+def _figure_2(tree: Tree, of: Callable[[Tree], Tree]) -> Tree:
     """The rules that read the same for both functions."""
     match tree:
         case Select() | Project():
@@ -116,6 +116,8 @@ def _figure_2(tree: Select | Project | Join | Union, of: Callable[[Tree], Tree])
             return Union(tuple(Join(a, b, tree.on, tree.condition) for a, b in pairs))
         case Union():
             return Union(tuple(of(child) for child in tree.children))
+        case _:
+            raise TypeError(f"figure 2 has no rule for {type(tree).__name__}")
 
 
 def terms(places: int, function: Literal["ADD", "DEL"]) -> tuple[tuple[State, ...], ...]:
@@ -200,12 +202,6 @@ def _rows(table: Scan, all_rows: bool) -> Tree:
 
 def replaced(tree: Tree, of: Callable[[Scan], Tree]) -> Tree:
     """The tree with another one in place of each scan."""
-    match tree:
-        case Scan():
-            return of(tree)
-        case Join() | Monus():
-            return replace(tree, left=replaced(tree.left, of), right=replaced(tree.right, of))
-        case Union():
-            return Union(tuple(replaced(child, of) for child in tree.children))
-        case _:
-            return replace(tree, child=replaced(tree.child, of))
+    if isinstance(tree, Scan):
+        return of(tree)
+    return tree.over(*(replaced(child, of) for child in tree.children))

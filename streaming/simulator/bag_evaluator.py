@@ -2,7 +2,7 @@
 
 It does what the service's engines do: it keeps the bags of the view's leaves, makes a batch's signed rows
 of each leaf with their numbers, truncates expanded and every retraction checked, and evaluates once, for
-the whole batch, the plan that the delta rules give (`algebra.delta`), here as `bagplan` means it. Whoever
+the whole batch, the plan that the delta rules give (`algebra.delta`), here as `bag` means it. Whoever
 judges a history knows no plan (`definition`). A "table" here is a `Numbered` value with a row count.
 """
 
@@ -14,12 +14,11 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from streaming.algebra import delta
-from streaming.algebra.bag import Bag, Row
-from streaming.algebra.delta import Plan, leaf_relation, leaves
-from streaming.algebra.numbered import Numbered, NumberedBags
+from streaming.algebra import bag, delta
+from streaming.algebra.bag import Bag, Numbered, Row
+from streaming.algebra.delta import leaf_relation, leaves
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.tree import Tree
-from streaming.engines import bag_plans
 from streaming.engines.evaluator import Batch, missing
 from streaming.messages import Rows
 from streaming.viewmanagers.base import Codec
@@ -41,13 +40,13 @@ class Rules:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.leaves = tuple((leaf, leaf_relation(leaf)) for leaf in leaves(tree))
-        self.plans: dict[tuple[frozenset[Tree], bool], Plan | None] = {}
+        self.plans: dict[tuple[frozenset[Tree], int | None], Tree | None] = {}
 
-    def plan(self, changed: frozenset[Tree], initial: bool) -> Plan | None:
+    def plan(self, changed: frozenset[Tree], start: int | None) -> Tree | None:
         """See `delta.delta`; worked out once."""
-        key = (changed, initial)
+        key = (changed, start)
         if key not in self.plans:
-            self.plans[key] = delta.delta(self.tree, changed, initial)
+            self.plans[key] = delta.delta(self.tree, changed, start)
         return self.plans[key]
 
 
@@ -88,10 +87,9 @@ class BagEvaluator:
                 rows, after[leaf] = self._leaf_delta(leaf, relation, batch)
                 if rows:
                     deltas[leaf] = rows
-        initial = self.number is None
-        plan = self._rules.plan(frozenset(deltas), initial)
-        start = batch.first if initial else None
-        found = {} if plan is None else bag_plans.evaluate(plan, deltas, self._bags, start)
+        start = batch.first if self.number is None else None
+        plan = self._rules.plan(frozenset(deltas), start)
+        found = {} if plan is None else bag.changes(plan, deltas, self._bags)
         self._proposed = (batch.last, after)
         return cast(pa.Table, NumberedTable(found))
 
@@ -104,23 +102,23 @@ class BagEvaluator:
             for (number, row), count in rows.items():
                 by_number.setdefault(number, []).append((row, count))
         found: Numbered = {}
-        bag = dict(self._bags[leaf])
+        standing = dict(self._bags[leaf])
         for number in sorted(n for n in by_number if batch.first <= n <= batch.last):
-            net = [] if number not in truncates else [(row, -n) for row, n in bag.items()]
+            net = [] if number not in truncates else [(row, -n) for row, n in standing.items()]
             for row, count in (*net, *by_number[number]):
                 key = (number, row)
                 if total := found.get(key, 0) + count:
                     found[key] = total
                 else:
                     del found[key]
-                left = bag.get(row, 0) + count
+                left = standing.get(row, 0) + count
                 if left < 0:
                     raise missing(relation, number, row, left)
                 if left:
-                    bag[row] = left
+                    standing[row] = left
                 else:
-                    del bag[row]
-        return found, bag
+                    del standing[row]
+        return found, standing
 
     def advance(self) -> None:
         assert self._proposed is not None
@@ -131,7 +129,7 @@ class BagEvaluator:
         self._proposed = None
 
     def rows(self) -> int:
-        return sum(len(bag) for bag in self._bags.values())
+        return sum(map(len, self._bags.values()))
 
     def replay(self, batch: Batch) -> None:
         self.evaluate(batch)

@@ -19,6 +19,7 @@ from streaming.algebra.tree import (
     Distinct,
     Join,
     Monus,
+    PlanNode,
     Project,
     Scan,
     Select,
@@ -68,6 +69,8 @@ def _rows(tree: Tree, relations: Mapping[str, Mapping[Row, int]]) -> list[Row]:
             return left
         case Aggregate():
             return _grouped(tree, _rows(tree.child, relations))
+        case PlanNode():
+            raise TypeError("a plan, not a view")
 
 
 def _meet(tree: Join, left: Row, right: Row) -> bool:

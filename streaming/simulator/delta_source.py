@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
-from streaming.algebra.bag import Bag, Row
-from streaming.algebra.numbered import Numbered, NumberedBags
+from streaming.algebra.bag import Bag, Numbered, Row
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.source_queries import Part
 from streaming.algebra.tree import Relation, Scan, Tree
 from streaming.isolated.add_del import Kind, at_source, delta_table

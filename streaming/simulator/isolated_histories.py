@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming.algebra.bag import Bag
-from streaming.algebra.numbered import Numbered, NumberedBags, flat
+from streaming.algebra.bag import Bag, Numbered, flat
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.psj import LEFT, source_of
 from streaming.isolated.isolated_manager import Isolated
 from streaming.isolated.session_messages import (

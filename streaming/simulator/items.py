@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from streaming.algebra.bag import Bag, evaluate
-from streaming.algebra.numbered import Numbered, NumberedBags
+from streaming.algebra.bag import Bag, Numbered, evaluate
+from streaming.algebra.numbered import NumberedBags
 from streaming.messages import Control, RelRun, SourceLog, Updates
 from streaming.simulator.small_views import over_relations
 from streaming.simulator.workload import Change, Transaction, World, apply

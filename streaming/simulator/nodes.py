@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from streaming.algebra.numbered import Numbered, NumberedBags
+from streaming.algebra.bag import Numbered
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.source_queries import Query, SourceAnswer, SourceQuery
 from streaming.ask.copies import CopiedCodec, Copies
 from streaming.ask.fifo import FifoAdapter

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from streaming.algebra.numbered import Numbered, NumberedBags, flat
+from streaming.algebra.bag import Numbered, flat
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.source_queries import Seen, SourceAnswer, SourceQuery
 from streaming.merge.batching import BatchedTransaction
 from streaming.messages import ActionList, Rel, RelRun, Updates, ViewChange

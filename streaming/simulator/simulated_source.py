@@ -12,8 +12,8 @@ import random
 from collections.abc import Mapping
 from typing import Literal
 
-from streaming.algebra.bag import Bag
-from streaming.algebra.numbered import Numbered, NumberedBags
+from streaming.algebra.bag import Bag, Numbered
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.source_queries import Seen, SourceAnswer, SourceQuery
 from streaming.algebra.tree import Relation
 from streaming.simulator.network import INTEGRATOR, Out

@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from streaming.algebra.numbered import Numbered, NumberedBags
+from streaming.algebra.bag import Numbered
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.source_queries import SourceAnswer, SourceQuery
 from streaming.messages import ActionList, Suspend, Updates, ViewChange
 from streaming.simulator.network import MERGE, Out

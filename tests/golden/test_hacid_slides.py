@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streaming.algebra.bag import Bag
-from streaming.algebra.numbered import Numbered, flat
+from streaming.algebra.bag import Bag, Numbered, flat
 from streaming.algebra.source_queries import Known, Term
 from streaming.viewmanagers.asking.eca import EcaManager
 from streaming.viewmanagers.asking.naive import NaiveManager

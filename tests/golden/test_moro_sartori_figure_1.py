@@ -16,9 +16,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from streaming.algebra.bag import Bag, bag, evaluate
+from streaming.algebra.bag import Bag, Numbered, bag, evaluate, flat, numbered
 from streaming.algebra.compensate import compensate
-from streaming.algebra.numbered import Numbered, NumberedBags, flat, numbered
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.psj import psj_of
 from streaming.algebra.source_queries import Seen, SourceAnswer, SourceQuery, Term
 from streaming.algebra.tree import Scan

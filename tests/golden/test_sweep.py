@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from streaming.algebra.numbered import Numbered, flat
+from streaming.algebra.bag import Numbered, flat
 from streaming.algebra.source_queries import Answer, Query, SourceAnswer, SourceQuery
 from streaming.ask.processor import QueryProcessor
 from streaming.messages import ActionList, Updates

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from streaming.algebra.tree import Aggregate, Join, Project, Scan, Select, Tree, Union, children
+from streaming.algebra.tree import Aggregate, Join, Project, Scan, Select, Tree, Union
 from streaming.scalars.expression import Call, Col, Lit, Scalar
 
 
 def tree_text(tree: Tree) -> str:
     """One line for each node, children two spaces in."""
     lines = [_node(tree)]
-    for child in children(tree):
+    for child in tree.children:
         lines += ["  " + line for line in tree_text(child).split("\n")]
     return "\n".join(lines)
 

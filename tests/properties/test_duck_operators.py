@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from streaming import packed_rows as packing
-from streaming.algebra.numbered import Numbered, NumberedBags
+from streaming.algebra.bag import Numbered
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.tree import Scan
 from streaming.engines.duck.duck_mirror import DuckMirror
 from streaming.engines.duck.duck_operators import DuckOperators

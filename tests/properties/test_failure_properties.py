@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from streaming.algebra import bag as bags
+from streaming.algebra.bag import numbered
 from streaming.algebra.normal_form import normal
-from streaming.algebra.numbered import numbered
 from streaming.algebra.tree import Tree
 from streaming.engines.duck.duck_evaluator import DuckEvaluator
 from streaming.engines.duck.duck_operators import DuckOperators

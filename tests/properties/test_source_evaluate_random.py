@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import pytest
 
-from streaming.algebra.bag import Bag, added, evaluate, negated
-from streaming.algebra.numbered import Numbered, NumberedBags, flat, numbered
+from streaming.algebra.bag import Bag, Numbered, added, evaluate, flat, negated, numbered
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.psj import Psj, leaf_named, psj_of, source_of
 from streaming.algebra.source_queries import (
     Answer,

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from streaming.algebra.bag import added
-from streaming.algebra.numbered import Numbered, flat
+from streaming.algebra.bag import Numbered, added, flat
 from streaming.algebra.source_queries import Answer, Query, SourceAnswer, SourceQuery
 from streaming.ask.fifo import FifoAdapter
 from streaming.ask.processor import QueryProcessor

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from streaming.algebra.bag import Bag, added
-from streaming.algebra.numbered import flat
+from streaming.algebra.bag import Bag, added, flat
 from streaming.algebra.source_queries import SourceAnswer
 from streaming.messages import ActionList
 from tests.askedsources import tables

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from streaming.algebra.numbered import Numbered
+from streaming.algebra.bag import Numbered
 from streaming.algebra.tree import Relation
 from streaming.demo.embedded.slot_log import Committed, SlotLog
 from streaming.engines.duck.duck_operators import DuckOperators

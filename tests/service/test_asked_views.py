@@ -23,8 +23,8 @@ from askedview import MODES, AskedView
 from pglog import Log
 from writers import at_work
 
-from streaming.algebra.bag import Bag, evaluate
-from streaming.algebra.numbered import Numbered, NumberedBags, flat
+from streaming.algebra.bag import Bag, Numbered, evaluate, flat
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.tree import Tree
 from streaming.ask.postgres.pg_source import PostgresSource
 from streaming.demo.embedded.postgres_server import Postgres

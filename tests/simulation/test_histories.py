@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from streaming.algebra.numbered import Numbered
+from streaming.algebra.bag import Numbered
 from streaming.simulator.__main__ import app
 from streaming.simulator.case import Case
 from streaming.simulator.judging import auditor, counter_example, run

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from streaming import packed_rows as packing
-from streaming.algebra.numbered import Numbered
+from streaming.algebra.bag import Numbered
 from streaming.algebra.source_queries import SourceAnswer, SourceQuery
 from streaming.ask.postgres.pg_state import PgState
 from streaming.engines.duck.signed import Signed

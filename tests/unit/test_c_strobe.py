@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from streaming.algebra.numbered import Numbered
+from streaming.algebra.bag import Numbered
 from streaming.algebra.tree import Relation
 from streaming.viewmanagers.asking.c_strobe import CStrobe
 from tests.askedsources import tables, view

@@ -10,6 +10,7 @@ import random
 
 import pytest
 
+from streaming.algebra.bag import Numbered
 from streaming.algebra.compensate import (
     before,
     change_of_view,
@@ -17,7 +18,7 @@ from streaming.algebra.compensate import (
     known_rows,
     next_place,
 )
-from streaming.algebra.numbered import Numbered, NumberedBags
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.psj import psj_of
 from streaming.algebra.source_queries import Known, Term
 from tests.askedsources import tables, view

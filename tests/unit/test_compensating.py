@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streaming.algebra.bag import Bag
-from streaming.algebra.numbered import flat
+from streaming.algebra.bag import Bag, flat
 from streaming.algebra.source_queries import Seen, SourceAnswer
 from streaming.viewmanagers.asking.compensating import CompensatingManager
 from tests.askedmanagers import ONE, TWO, message, played

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from streaming.algebra.numbered import NumberedBags, numbered
+from streaming.algebra.bag import numbered
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.psj import psj_of
 from streaming.algebra.source_queries import Copied, Part, Seen, SourceQuery
 from streaming.algebra.tree import Join, Scan

@@ -9,8 +9,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming.algebra.delta import Before, Delta, Match, Sum, clustering, delta, leaves
-from streaming.algebra.tree import Aggregate, Aggregation, Join, Project, Scan, Select, Tree, Union
+from streaming.algebra.delta import clustering, delta, leaves
+from streaming.algebra.tree import (
+    Aggregate,
+    Aggregation,
+    Before,
+    Delta,
+    Join,
+    Project,
+    Scan,
+    Select,
+    Tree,
+    Union,
+)
 from streaming.engines.duck.duck_evaluator import DuckEvaluator
 from streaming.engines.evaluator import Batch, ViewError
 from streaming.scalars.expression import Col, Column, Lit, Schema
@@ -53,15 +64,15 @@ def step(evaluator: DuckEvaluator, first: int, last: int, **given: object) -> li
 def test_the_rule_of_a_join_has_the_three_terms() -> None:
     plan = delta(R_S, frozenset((R, S)))
     terms = (
-        Match(Delta(R), Before(S), ((1, 0),), None, 2, 2),
-        Match(Before(R), Delta(S), ((1, 0),), None, 2, 2),
-        Match(Delta(R), Delta(S), ((1, 0),), None, 2, 2),
+        Join(Delta(R), Before(S), ((1, 0),), None),
+        Join(Before(R), Delta(S), ((1, 0),), None),
+        Join(Delta(R), Delta(S), ((1, 0),), None),
     )
-    assert plan == Sum(terms)
+    assert plan == Union(terms)
 
 
 def test_only_the_terms_of_changed_relations_are_there() -> None:
-    assert delta(R_S, frozenset((R,))) == Match(Delta(R), Before(S), ((1, 0),), None, 2, 2)
+    assert delta(R_S, frozenset((R,))) == Join(Delta(R), Before(S), ((1, 0),), None)
     assert delta(R_S, frozenset()) is None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streaming.algebra.numbered import flat
+from streaming.algebra.bag import flat
 from streaming.viewmanagers.asking.eca import EcaManager
 from tests.askedmanagers import ONE, message, played
 from tests.askedsources import tables, view

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from streaming.algebra.numbered import Numbered, NumberedBags
+from streaming.algebra.bag import Numbered
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.psj import psj_of
 from streaming.algebra.source_queries import Known, Query, Seen, SourceAnswer, SourceQuery, Term
 from streaming.ask.fifo import PROBE, FifoAdapter

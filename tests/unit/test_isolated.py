@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.algebra.numbered import NumberedBags, flat
+from streaming.algebra.bag import flat
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.psj import LEFT
 from streaming.errors import FrescoError, ProtocolError
 from streaming.isolated.add_del import IDS

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from streaming.algebra.numbered import Numbered, NumberedBags
+from streaming.algebra.bag import Numbered
+from streaming.algebra.numbered import NumberedBags
 from streaming.scalars.expression import Column
 from streaming.viewmanagers.asking.numbered_effects import (
     Within,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.algebra.numbered import Numbered, NumberedBags
+from streaming.algebra.bag import Numbered
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.psj import psj_of
 from streaming.algebra.source_queries import Part, SourceQuery
 from streaming.algebra.tree import Relation

@@ -10,9 +10,8 @@ import itertools
 import pyarrow as pa
 import pytest
 
-from streaming.algebra.bag import bag
+from streaming.algebra.bag import bag, numbered
 from streaming.algebra.normal_form import normal as view_of
-from streaming.algebra.numbered import numbered
 from streaming.algebra.tree import Project, Relation, Tree
 from streaming.engines.duck.duck_evaluator import DuckEvaluator
 from streaming.engines.duck.duck_operators import DuckOperators

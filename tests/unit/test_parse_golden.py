@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.algebra.tree import Project, Scan, Select, children, walk
+from streaming.algebra.tree import Project, Scan, Select, walk
 from streaming.scalars.expression import Col
 from streaming.sql.parse import parse
 from tests.golden.bank_relations import RELATIONS
@@ -30,7 +30,7 @@ def test_a_select_parses_to_its_golden_tree(sql, tree):
 @pytest.mark.parametrize("sql", [sql for sql, _ in PAIRS])
 def test_every_scan_stands_under_a_projection_of_plain_columns_in_order(sql):
     tree = parse(sql, RELATIONS)
-    parents = {id(child): node for node in walk(tree) for child in children(node)}
+    parents = {id(child): node for node in walk(tree) for child in node.children}
     for scan in (node for node in walk(tree) if isinstance(node, Scan)):
         above = parents[id(scan)]
         if isinstance(above, Select):

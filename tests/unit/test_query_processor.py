@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streaming.algebra.numbered import Numbered, numbered
+from streaming.algebra.bag import Numbered, numbered
 from streaming.algebra.psj import LEFT, Psj, psj_of
 from streaming.algebra.source_queries import (
     Answer,

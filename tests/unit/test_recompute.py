@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.algebra.numbered import flat
+from streaming.algebra.bag import flat
 from streaming.algebra.source_queries import Answer, Seen
 from streaming.viewmanagers.asking.recompute import RecomputeManager
 from tests.askedmanagers import TWO, played

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from streaming.algebra.delta import Before, Counts, Delta, Recount, before, delta
+from streaming.algebra.delta import before, delta
 from streaming.algebra.normal_form import normal
-from streaming.algebra.tree import Distinct, Monus, Project, Scan, Tree
+from streaming.algebra.tree import Before, Changes, Delta, Distinct, Monus, Project, Scan, Tree
 from streaming.engines.duck.duck_evaluator import DuckEvaluator
 from streaming.engines.evaluator import Batch
 from streaming.engines.program import Program
@@ -38,10 +38,10 @@ def steps(view: Tree, *batches: tuple[int, int, dict]) -> list[list[tuple]]:
 
 
 def test_the_rule_looks_at_the_sides_changes_and_their_bags_before() -> None:
-    sides = (Before(R), Before(S))
-    assert before(LESS) == Counts(LESS, sides)
-    assert delta(LESS, frozenset({S})) == Recount(LESS, (None, Delta(S)), sides)
-    assert delta(LESS, frozenset({S}), initial=True) == Recount(LESS, (None, Delta(S)), ())
+    stood = Monus(Before(R), Before(S))
+    assert before(LESS) == stood
+    assert delta(LESS, frozenset({S})) == Changes(stood, (None, Delta(S)))
+    assert delta(LESS, frozenset({S}), start=7) == Changes(stood, (None, Delta(S)), 7)
     assert delta(EACH, frozenset({S})) is None
 
 

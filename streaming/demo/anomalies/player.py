@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from streaming import packed_rows as packing
-from streaming.algebra.bag import Bag
-from streaming.algebra.numbered import flat
+from streaming.algebra.bag import Bag, flat
 from streaming.algebra.source_queries import Answer, Query, SourceAnswer, SourceQuery
 from streaming.algebra.tree import Tree
 from streaming.ask.fifo import FifoAdapter

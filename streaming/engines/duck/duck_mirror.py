@@ -16,7 +16,7 @@ from itertools import count
 
 import pyarrow as pa
 
-from streaming.algebra.numbered import Numbered
+from streaming.algebra.bag import Numbered
 from streaming.algebra.operators import Positions
 from streaming.engines.duck.duck_operators import DuckOperators
 from streaming.engines.duck.signed import Signed

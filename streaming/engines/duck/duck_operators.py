@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.algebra.numbered import Numbered, NumberedBags
+from streaming.algebra.bag import Numbered
+from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.operators import Positions
-from streaming.algebra.tree import Join, Monus, Scan, Tree, Union, computes, relations, walk
+from streaming.algebra.tree import Join, Scan, Tree, Union, computes, relations, walk
 from streaming.engines.duck.duck_evaluator import SMALL_BATCH, VALUE_ERRORS
 from streaming.engines.duck.signed import Signed
 from streaming.engines.duck_engine import duck_engine, offering
@@ -273,20 +273,13 @@ class Plan:
 
     def _parted(self, tree: Tree, below: bool) -> Tree:
         """The tree over scans of what is made apart; `below`: something else is over it."""
-        match tree:
-            case Scan():
-                return tree
-            case Union():
-                return Union(tuple(self._parted(child, below) for child in tree.children))
-            case Join() | Monus():
-                left, right = (self._parted(side, True) for side in (tree.left, tree.right))
-                return replace(tree, left=left, right=right)
-            case _:
-                child = self._parted(tree.child, True)
-        if computes(tree) and not isinstance(child, Scan):
-            child = self._alone(child)
-        tree = replace(tree, child=child)
-        return self._alone(tree) if below and computes(tree) else tree
+        under = below or not isinstance(tree, Union)
+        over = [self._parted(child, under) for child in tree.children]
+        if not computes(tree):
+            return tree.over(*over)
+        (child,) = over
+        tree = tree.over(child if isinstance(child, Scan) else self._alone(child))
+        return self._alone(tree) if below else tree
 
     def _alone(self, tree: Tree) -> Tree:
         name = f"a{len(self.apart)}"

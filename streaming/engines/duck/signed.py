@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from streaming.algebra.numbered import Numbered
+from streaming.algebra.bag import Numbered
 from streaming.messages import Rows
 from streaming.scalars.expression import MULTIPLICITY, NUMBER
 from streaming.scalars.meanings import normal

@@ -14,8 +14,7 @@ import pyarrow as pa
 from streaming.algebra.tree import Tree
 from streaming.engines.culprit import failing_row
 from streaming.engines.evaluator import Batch, ViewError, arithmetic
-from streaming.engines.program import Program
-from streaming.engines.totals import Step
+from streaming.engines.program import Program, program_of
 from streaming.scalars.renderings import Dialect
 from streaming.scalars.types import delta_schema
 
@@ -30,6 +29,7 @@ class Engine(ABC):
         self.tree = tree
         self.number: int | None = None
         self._dialect: Dialect = dialect
+        self._shape = Program(tree, dialect)
         self._pending: tuple[Program, list[int], int] | None = None
         self._stale = False
 
@@ -86,18 +86,19 @@ class Engine(ABC):
 
     def _evaluate(self, batch: Batch) -> pa.Table:
         start = batch.first if self.number is None else None
-        program = Program(self.tree, self._dialect, start)
-        changed = self._changed(program, batch)
-        plan = program.plan(frozenset(program.leaves[i] for i in changed))
+        changed = self._changed(batch)
+        leaves = frozenset(self._shape.leaves[i] for i in changed)
+        program = program_of(self.tree, self._dialect, leaves, start)
         self._pending = (program, changed, batch.last)
+        self._run(program)
         schema = delta_schema(self.tree.schema)
-        sql = None if plan is None else program.result(plan)
-        self._run(program.steps, sql or "")
-        return schema.empty_table() if sql is None else self._answer(sql).cast(schema)
+        if program.answer is None:
+            return schema.empty_table()
+        return self._answer(program.answer).cast(schema)
 
-    def _changed(self, program: Program, batch: Batch) -> list[int]:
+    def _changed(self, batch: Batch) -> list[int]:
         """The leaves that the batch changes."""
-        return [i for i in range(len(program.leaves)) if self._leaf_delta(i, batch)]
+        return [i for i in range(len(self._shape.leaves)) if self._leaf_delta(i, batch)]
 
     @abstractmethod
     def discard(self) -> None:
@@ -112,8 +113,8 @@ class Engine(ABC):
         """Makes di, with truncates expanded and retractions checked; whether it has rows."""
 
     @abstractmethod
-    def _run(self, steps: list[Step], answer: str) -> None:
-        """Make the steps' tables, in order; `answer` is the query that is asked next."""
+    def _run(self, program: Program) -> None:
+        """Make the steps' tables, in order."""
 
     @abstractmethod
     def _answer(self, sql: str) -> pa.Table:

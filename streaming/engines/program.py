@@ -14,6 +14,10 @@ keys of the small side go down to the totals as a *limit*.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from functools import cached_property, lru_cache
+
 from streaming.algebra.delta import aggregates, before, delta, is_leaf, leaves, sums_round
 from streaming.algebra.tree import (
     Aggregate,
@@ -56,44 +60,66 @@ from streaming.scalars.renderings import Dialect
 
 
 class Program:
-    """Statements for one view's plans.
+    """The statements of one view for batches that change the same leaves; made once and kept.
 
     Args:
         tree: the view.
         dialect: `duckdb` or `spark`.
+        changed: the leaves that the batch changes; none for the view's tables alone.
         start: the history's first number when the batch begins it, else None.
+
+    Attributes:
+        steps: what the answer reads, in order.
+        answer: SQL of the view's delta over the steps, typed, and net per (number, row); None where the
+            batch changes nothing.
+        met: tables of rows that meet what can fail: no engine may test or compute anything below them.
     """
 
-    def __init__(self, tree: Tree, dialect: Dialect, start: int | None = None) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        dialect: Dialect,
+        changed: frozenset[Tree] = frozenset(),
+        start: int | None = None,
+    ) -> None:
         self.dialect = dialect
-        self.start = start
         self.steps: list[Step] = []
-        self._tree = tree
         self.leaves = leaves(tree)
         self.aggregates = aggregates(tree)
+        self.met: set[str] = set()
+        self.tree = tree
         self._index: dict[Tree, int] = {before(a): j for j, a in enumerate(self.aggregates)}
         self._tables: dict[Tree, str] = {}
-        self.met: set[str] = set()
-        """Tables of rows that meet what can fail: no engine may test or compute anything below them."""
         self._met_tables: dict[Tree, str] = {}
         self._made: dict[Changes, str] = {}
+        self._apart(changed, start)
+        plan = delta(tree, changed, start)
+        self.answer = None if plan is None else self._result(plan)
 
-    def plan(self, changed: frozenset[Tree]) -> Tree | None:
-        """The view's delta plan; steps that the totals of inner aggregates need are made at once.
+    def _apart(self, changed: frozenset[Tree], start: int | None) -> None:
+        """Makes the steps that are needed whether or not the view's delta reads them.
 
         An inner aggregate can change under a join whose other side is still empty: the view then
         has no changes from it, its totals do. So can what a join is over and can fail: an error belongs
         to the number of its row, whether or not that meets others.
         """
         for aggregate in self.aggregates:
-            inner = delta(aggregate, changed, self.start)
+            inner = delta(aggregate, changed, start)
             if isinstance(inner, Changes) and not sums_round(aggregate):
                 self._changes(inner)
-        for node in _below_joins(self._tree):
-            rows = delta(node, changed, self.start)
+        for node in _below_joins(self.tree):
+            rows = delta(node, changed, start)
             if rows is not None:
                 self.table(rows)
-        return delta(self._tree, changed, self.start)
+
+    @cached_property
+    def read_again(self) -> frozenset[str]:
+        """The steps that others or the answer read more than once."""
+        names = re.findall(
+            r"\w+", " ".join([self.answer or "", *(step.sql for step in self.steps)])
+        )
+        read = Counter(names)
+        return frozenset(step.name for step in self.steps if read[step.name] > 1)
 
     def table(self, plan: Tree) -> str:
         """The name of a table with the plan's rows, made by the steps so far."""
@@ -146,13 +172,12 @@ class Program:
             olds = [self.query(c, Limit(name, same, nulls=True)) for c in operator.children]
         return recount_sql(operator, changes, olds)
 
-    def result(self, plan: Tree) -> str:
-        """SQL of the view's delta over the steps: typed, and net per (number, row)."""
+    def _result(self, plan: Tree) -> str:
         sql = self.query(plan)
-        names = _columns(len(self._tree.schema))
+        names = _columns(len(self.tree.schema))
         typed = "".join(
             f", {cast_sql(f'o.{n}', column.type, self.dialect)} AS {n}"
-            for n, column in zip(names, self._tree.schema, strict=True)
+            for n, column in zip(names, self.tree.schema, strict=True)
         )
         if is_net(plan):
             return f"SELECT o._number, o._multiplicity{typed} FROM ({sql}) o"
@@ -339,6 +364,14 @@ class Program:
             return f"SELECT {keys}, {sums} FROM w{j} w JOIN k{j} k ON w.id = k.id GROUP BY {keys}"
         keys = ", ".join(f"w.{n}" for n in names)
         return f"SELECT {keys}, {sums} FROM w{j} w GROUP BY {keys}"
+
+
+@lru_cache(maxsize=512)
+def program_of(
+    tree: Tree, dialect: Dialect, changed: frozenset[Tree], start: int | None = None
+) -> Program:
+    """See `Program`; made once."""
+    return Program(tree, dialect, changed, start)
 
 
 def _fails(plan: Tree) -> bool:

@@ -11,7 +11,6 @@ Each evaluator has a session of its own (same context): its temporary views have
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -39,7 +38,6 @@ from streaming.engines.leaf_delta import (
 from streaming.engines.program import Program
 from streaming.engines.totals import (
     SAME,
-    Step,
     folded_totals_sql,
     key_names,
     key_types,
@@ -87,7 +85,6 @@ class SparkEvaluator(Engine):
 
     def __init__(self, tree: Tree, spark: SparkSession, folder: Path) -> None:
         super().__init__(tree, "spark")
-        self._shape = Program(tree, "spark")
         self._totals = [j for j, a in enumerate(self._shape.aggregates) if not sums_round(a)]
         self._folder = folder
         self._parts: dict[str, list[str]] = {}
@@ -143,16 +140,13 @@ class SparkEvaluator(Engine):
             self._spark.conf.set(key, SMALL[key] if small else value)
         return super()._evaluate(batch)
 
-    def _run(self, steps: list[Step], answer: str) -> None:
+    def _run(self, program: Program) -> None:
         """Views of the steps; the rows of one that is read more than once are kept."""
-        assert self._pending is not None
-        apart = self._pending[0].met
-        texts = [answer, *(step.sql for step in steps)]
-        for step in steps:
-            uses = sum(len(re.findall(rf"\b{step.name}\b", text)) for text in texts)
+        kept = program.read_again | program.met
+        for step in program.steps:
             frame = self._spark.sql(step.sql)
             # Totals are added from w, and Spark moves nothing below rows that are kept.
-            if uses > 1 or step.name[0] == "w" or step.name in apart:
+            if step.name[0] == "w" or step.name in kept:
                 frame = frame.persist()
                 self._cached.append(frame)
             frame.createOrReplaceTempView(step.name)
@@ -347,7 +341,7 @@ class SparkEvaluator(Engine):
         Raises:
             ViewError: VIEW_RETRACTION_MISSING.
         """
-        self._pending = (self._shape, self._changed(self._shape, batch), batch.last)
+        self._pending = (self._shape, self._changed(batch), batch.last)
         self.advance()
         self._stale = True
 

@@ -156,10 +156,7 @@ def planned(sql: str) -> bool:
     tables = dict.fromkeys(relations(tree), "r")
     for dialect in ("duckdb", "spark"):
         tree_sql(tree, dialect, tables)  # type: ignore[arg-type]
-        program = Program(tree, dialect)  # type: ignore[arg-type]
-        plan = program.plan(frozenset(leaves(tree)))
-        if plan is not None:
-            program.result(plan)
+        Program(tree, dialect, frozenset(leaves(tree)))  # type: ignore[arg-type]
     try:
         psj_of(tree)
     except FrescoError as error:

@@ -285,6 +285,18 @@ def test_two_branches_told_apart_by_a_constant_need_no_netting() -> None:
     assert plan is not None and not is_net(plan)
 
 
+def test_batches_that_change_the_same_leaves_run_the_same_program() -> None:
+    evaluator = DuckEvaluator(R_S)
+    step(evaluator, 0, 0, r=rows(R.schema, (0, 1, 1, 1)))
+    programs = []
+    for number in (1, 2):
+        evaluator.evaluate(Batch(number, number, {"s.r": rows(R.schema, (number, 1, 1, 2))}))
+        assert evaluator._pending is not None
+        programs.append(evaluator._pending[0])
+        evaluator.advance()
+    assert programs[0] is programs[1] and programs[0].answer is not None
+
+
 def test_a_leaf_is_clustered_by_what_it_is_joined_on_else_grouped_on() -> None:
     assert clustering(R_S) == {R: (1,), S: (0,)}
     assert clustering(BALANCE) == {ENTRY: (0,)}

@@ -78,10 +78,9 @@ def test_monus_follows_both_sides_and_stops_at_nothing() -> None:
 
 
 def test_only_rows_that_the_batch_touches_are_looked_at() -> None:
-    program = Program(LESS, "duckdb")
-    plan = program.plan(frozenset({R, S}))
-    assert plan is not None
-    sql = program.result(plan)
+    program = Program(LESS, "duckdb", frozenset({R, S}))
+    sql = program.answer
+    assert sql is not None
     (step,) = program.steps
     assert step.sql.startswith("SELECT DISTINCT") and step.name == "r0"
     assert sql.count("c0 IN (SELECT c0 FROM r0)") == 2, "both sides' bags"

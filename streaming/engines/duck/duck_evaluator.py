@@ -28,7 +28,7 @@ from streaming.engines.leaf_delta import (
     short_sql,
     truncate_sql,
 )
-from streaming.engines.totals import Step
+from streaming.engines.program import Program
 from streaming.scalars.expression import MULTIPLICITY, NUMBER
 
 RETRACTIONS = f"{MULTIPLICITY} < 0"
@@ -55,7 +55,7 @@ class DuckEvaluator(Engine):
     def __init__(self, tree: Tree, *, threads: int = 2, memory: str | None = None) -> None:
         super().__init__(tree, "duckdb")
         self._threads = threads
-        self._state = DuckState(tree, threads, memory)
+        self._state = DuckState(self._shape, threads, memory)
 
     # One batch ------------------------------------------------------------------------------------
 
@@ -69,9 +69,9 @@ class DuckEvaluator(Engine):
     def _answer(self, sql: str) -> pa.Table:
         return self._state.db.execute(sql).to_arrow_table()
 
-    def _run(self, steps: list[Step], answer: str) -> None:
+    def _run(self, program: Program) -> None:
         done = ""
-        for step in steps:
+        for step in program.steps:
             if step.name == done:
                 continue
             if step.sort is not None and self._cumulate(step.sort, step.entries, step.name):
@@ -91,7 +91,7 @@ class DuckEvaluator(Engine):
         return True
 
     def _leaf_delta(self, i: int, batch: Batch) -> bool:
-        leaf = self._state.shape.leaves[i]
+        leaf = self._shape.leaves[i]
         relation = leaf_relation(leaf)
         pieces, truncates = batch.of(relation)
         if not pieces and not truncates:
@@ -140,7 +140,7 @@ class DuckEvaluator(Engine):
 
     def rows(self) -> int:
         """Rows of the leaves' tables."""
-        return sum(self._state.count(f"s{i}") for i in range(len(self._state.shape.leaves)))
+        return sum(self._state.count(f"s{i}") for i in range(len(self._shape.leaves)))
 
     def export(self, folder: Path) -> list[list[str]]:
         """Write each leaf's bag as Parquet, folded, clustered by its join or group columns."""
@@ -158,7 +158,7 @@ class DuckEvaluator(Engine):
         Raises:
             ViewError: VIEW_RETRACTION_MISSING.
         """
-        self._state.append(self._state.shape, self._changed(self._state.shape, batch))
+        self._state.append(self._shape, self._changed(batch))
         self.number = batch.last
         self._stale = True
         self.discard()

@@ -38,14 +38,13 @@ class DuckState:
     """What `DuckEvaluator` keeps between batches.
 
     Args:
-        tree: the view.
+        shape: the view's tables.
         threads: of the engine.
         memory: DuckDB's memory limit ("2GB"), None for its default.
     """
 
-    def __init__(self, tree: Tree, threads: int, memory: str | None) -> None:
-        self.tree = tree
-        self.shape = Program(tree, "duckdb")
+    def __init__(self, shape: Program, threads: int, memory: str | None) -> None:
+        self.shape = shape
         self.totals = [j for j, a in enumerate(self.shape.aggregates) if not sums_round(a)]
         self._garbage = [0] * len(self.shape.leaves)
         self._groups = {j: 0 for j in self.totals}
@@ -145,7 +144,7 @@ class DuckState:
 
     def export(self, folder: Path) -> list[list[str]]:
         """Write each leaf's bag, folded and clustered, as Parquet; file names for each leaf."""
-        order = clustering(self.tree)
+        order = clustering(self.shape.tree)
         files = []
         for i, leaf in enumerate(self.shape.leaves):
             by = ", ".join(f"f.c{p}" for p in order.get(leaf, ())) or MULTIPLICITY

@@ -21,7 +21,7 @@ import pytest
 import yaml
 from conftest import Bank
 from proofs import assert_complete, assert_equal, assert_every_epoch_once, assert_no_change_twice
-from services import BANK_CONFIG, ROOT, Pipeline, until, write_pipeline
+from services import BANK_CONFIG, ROOT, Pipeline, Process, until, write_pipeline
 from writers import writing
 
 from streaming.pipeline.catalog import load_catalog
@@ -126,45 +126,43 @@ def test_views_come_and_go_under_load_and_through_kills(
             added = fresco(pipeline, "view", "add", str(asked), "--wait", PATIENCE)
         assert added["state"] == "done" and "asked" in views(pipeline)
         bank.rests(pipeline, service)
+        assert_complete(verify_pipeline(pipeline.warehouse, 100))
+        assert_equal(verify_sources(pipeline.warehouse, databases(pipeline.read_config())))
+        assert since > 0 and not (pipeline.warehouse / "_state" / "view-total").exists()
+        add_a_view_whose_load_is_held(bank, pipeline, service, tmp_path / "late.sql")
         assert service.stops() == 0
-    assert_complete(verify_pipeline(pipeline.warehouse, 100))
+    assert "Traceback" not in service.says
     assert_equal(verify_sources(pipeline.warehouse, databases(pipeline.read_config())))
     assert_every_epoch_once(pipeline)
     assert_no_change_twice(pipeline)
-    assert since > 0 and not (pipeline.warehouse / "_state" / "view-total").exists()
-    add_a_view_whose_load_is_held(bank, pipeline, tmp_path / "late.sql")
-    assert_equal(verify_sources(pipeline.warehouse, databases(pipeline.read_config())))
 
 
-def add_a_view_whose_load_is_held(bank: Bank, pipeline: Pipeline, file: Path) -> None:
+def add_a_view_whose_load_is_held(
+    bank: Bank, pipeline: Pipeline, service: Process, file: Path
+) -> None:
     """Its first rows come from the source, whose table is locked while the others go on.
 
     The view is `held` by another name, so what it shows at every epoch is known.
     """
     file.write_text(HELD.replace("VIEW held", "VIEW late"))
     last = pipeline.epochs()[-1]
-    with pipeline.running("long") as service:
-        with entries_come(bank, pipeline, "north"):
-            until(lambda: pipeline.epochs()[-1].epoch > last.epoch, "an epoch", alive=service)
-            until(lambda: begins_at(pipeline, last.frontier), "the retention's cut", alive=service)
-            with psycopg.connect(bank.dsns["north"]) as locking:
-                locking.execute("LOCK TABLE account IN ACCESS EXCLUSIVE MODE")
-                fresco(pipeline, "view", "add", str(file), "--wait", "0")
-                until(lambda: waits_for_account(bank), "the load to wait", alive=service)
-                before = (pipeline.newest() or pytest.fail("no epoch")).epoch
-                until(
-                    lambda: pipeline.epochs()[-1].epoch >= before + EPOCHS, "epochs", 120, service
-                )
-                assert waits_for_account(bank) and "late" not in views(pipeline)
-                held = max(gaps(pipeline, before))
-                look_into(pipeline)
-            until(lambda: "late" in views(pipeline), "the view to join", alive=service)
-        bank.rests(pipeline, service)
-        longest = max(gaps(pipeline, before))
-        print(f"longest time between commits: {held:.2f} s while it loads, {longest:.2f} s in all")
-        assert held < GAP_SECONDS and longest < 2 * GAP_SECONDS
-        assert service.stops() == 0
-    assert "Traceback" not in service.says
+    with entries_come(bank, pipeline, "north"):
+        until(lambda: pipeline.epochs()[-1].epoch > last.epoch, "an epoch", alive=service)
+        until(lambda: begins_at(pipeline, last.frontier), "the retention's cut", alive=service)
+        with psycopg.connect(bank.dsns["north"]) as locking:
+            locking.execute("LOCK TABLE account IN ACCESS EXCLUSIVE MODE")
+            fresco(pipeline, "view", "add", str(file), "--wait", "0")
+            until(lambda: waits_for_account(bank), "the load to wait", alive=service)
+            before = (pipeline.newest() or pytest.fail("no epoch")).epoch
+            until(lambda: pipeline.epochs()[-1].epoch >= before + EPOCHS, "epochs", 120, service)
+            assert waits_for_account(bank) and "late" not in views(pipeline)
+            held = max(gaps(pipeline, before))
+            look_into(pipeline)
+        until(lambda: "late" in views(pipeline), "the view to join", alive=service)
+    bank.rests(pipeline, service)
+    longest = max(gaps(pipeline, before))
+    print(f"longest time between commits: {held:.2f} s while it loads, {longest:.2f} s in all")
+    assert held < GAP_SECONDS and longest < 2 * GAP_SECONDS
     since = load_catalog(pipeline.warehouse).joined["late"].since
     warehouse = Warehouse(pipeline.warehouse)
     shown = [one.epoch for one in pipeline.epochs() if one.frontier > since]

@@ -26,6 +26,7 @@ class Restarts:
         self._clock = clock
         self._failures: list[float] = []
         self._last = ""
+        self._at_step: tuple[str, str, int] | None = None
         self._at: float | None = None
 
     @property
@@ -48,6 +49,11 @@ class Restarts:
         wait = WAITS[len(self._failures) - 1]
         self._at = now + wait
         return wait
+
+    def repeated(self, error: BaseException, step: int) -> bool:
+        """Whether the failure before was this one, at this step; it is the one before from now on."""
+        before, self._at_step = self._at_step, (type(error).__name__, first_line(error), step)
+        return before == self._at_step
 
     def started(self) -> None:
         """It runs again."""

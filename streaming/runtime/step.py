@@ -104,6 +104,8 @@ class Stepper:
         self.lock = threading.RLock()
         self.seconds: dict[str, float] = {}
         self.last: Manifest | None = None
+        self.at_work: BaseException | None = None
+        """What the stage itself has raised last, and not what surrounds it: manifests, Kafka, Spark."""
         self._torn = True
         with self._fenced_first():
             self._resume()
@@ -135,7 +137,11 @@ class Stepper:
         fresh, offsets = unseen(records, self.offsets)
         started = time.perf_counter()
         self._torn = True
-        result = self.stage.run(fresh)
+        try:
+            result = self.stage.run(fresh)
+        except Exception as error:
+            self.at_work = error
+            raise
         if result is None:
             self._torn = False
             return True

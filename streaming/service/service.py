@@ -21,6 +21,7 @@ from streaming.errors import FrescoError
 from streaming.isolated.session_start import only_sessions, start_sessions
 from streaming.metrics import Metrics, MetricsServer
 from streaming.pipeline.plan import Pipeline, keep_layouts, plan_pipeline, replanned
+from streaming.runtime.error_owner import again_at_work
 from streaming.runtime.fence import owner_here
 from streaming.runtime.heartbeat import BrokerWatch, Heartbeat, Stall
 from streaming.runtime.kafka import Broker, Publisher, Topics
@@ -432,6 +433,8 @@ class Service:
         if isinstance(error, FrescoError):
             self._error = error
             return
+        if self._fails_again(running, error):
+            return
         wait = running.restarts.failed(error)
         if wait is None:
             failed = running.restarts.gave_up(name, error)
@@ -439,6 +442,19 @@ class Service:
                 self._error = failed
             return
         log.warning("stage %s failed and starts again in %g s: %s", name, wait, first_line(error))
+
+    def _fails_again(self, running: Running, error: BaseException | None) -> bool:
+        """Suspend a view whose own work has raised the same twice at one step; no other stage fails."""
+        stepper = running.query.stepper
+        if error is None or stepper.at_work is not error:
+            return False
+        others = any(one.restarts.waits for one in self._running.values() if one is not running)
+        step = stepper.last.step if stepper.last else 0
+        if not running.restarts.repeated(error, step) or others or self._failed:
+            return False
+        view = getattr(running.stage, "spec", None)
+        own = None if view is None else again_at_work(error, view.view)
+        return own is not None and self._give_up(running, own)
 
     def _give_up(self, running: Running, error: BaseException | None) -> bool:
         """Suspend the view whose stage cannot go on; False where it is not that view's trouble alone."""

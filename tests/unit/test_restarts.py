@@ -11,6 +11,7 @@ import pytest
 
 from streaming.configuration.pipeline_config import Config
 from streaming.configuration.source_config import Source
+from streaming.engines.evaluator import ViewError
 from streaming.errors import FrescoError
 from streaming.runtime.restarts import WAITS, WINDOW_SECONDS, Restarts
 from streaming.runtime.stage_queries import Running, StageQuery
@@ -26,6 +27,8 @@ class Steps:
 
     def __init__(self, error: Exception | None = None) -> None:
         self.lock, self.count, self.error = threading.RLock(), 0, error
+        self.at_work: BaseException | None = None
+        self.last: Any = None
 
     def halt(self) -> None: ...
 
@@ -203,6 +206,58 @@ def test_a_view_s_stage_that_cannot_go_on_is_replaced_and_the_service_goes_on(
     assert world.until(world.now + 5.0) is None
     running = world.service._running[STAGE]
     assert running.stage is broken and not running.restarts.waits, "it runs in its place"
+
+
+@pytest.mark.parametrize(
+    ("raised", "others", "moved", "suspends"),
+    [
+        (TypeError("no len()"), False, False, True),
+        (MemoryError(), False, False, True),
+        (FileNotFoundError(2, "No such file"), False, False, True),
+        (TypeError("no len()"), True, False, False),
+        (TypeError("no len()"), False, True, False),
+        (OSError(28, "No space left on device"), False, False, False),
+        (ConnectionResetError("by peer"), False, False, False),
+    ],
+    ids=["type", "memory", "file", "others fail too", "another step", "disk", "network"],
+)
+def test_what_a_view_s_own_work_raises_twice_is_that_view_s(
+    tmp_path: Path, raised: Exception, others: bool, moved: bool, suspends: bool
+) -> None:
+    """Its group waits for a restart or two, and not for three minutes."""
+    world = World(tmp_path)
+    broken: Any = SimpleNamespace(name=OTHER)
+    told: list[FrescoError] = []
+
+    def instead(stage: Any, error: Any) -> Any:
+        told.append(error)
+        return broken if isinstance(error, ViewError) else None
+
+    world.service._stages.instead = instead  # type: ignore[method-assign]
+    world.service._running[OTHER].stage = SimpleNamespace(
+        name=OTHER, spec=SimpleNamespace(view="v")
+    )
+    for number in range(2):
+        world.back = 0.0
+        if others and number:
+            world.back = float("inf")
+            world.service._running[STAGE].restarts.failed(AWAY)
+        steps = world.steps(OTHER)
+        steps.at_work, steps.last = raised, SimpleNamespace(step=7 + number if moved else 7)
+        world.service._note_failure(OTHER, raised)
+        assert world.until(world.now + 2.0) is None
+    assert (world.service._running[OTHER].stage is broken) is suspends
+    assert [one.code for one in told if isinstance(one, ViewError)] == ["VIEW_FAILED"] * suspends
+
+
+def test_what_a_view_s_surroundings_raise_twice_is_tried_again(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.back = 0.0
+    world.instead = None
+    for _ in range(2):
+        world.service._note_failure(OTHER, TypeError("no len()"))
+        assert world.until(world.now + 2.0) is None
+    assert world.service._running[OTHER].stage.name == OTHER
 
 
 def test_a_stop_does_not_wait_for_a_stage_that_waits(tmp_path: Path) -> None:

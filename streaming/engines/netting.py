@@ -12,6 +12,7 @@ from streaming.algebra.tree import (
     Changes,
     Delta,
     Project,
+    Scan,
     Select,
     Tree,
     Union,
@@ -20,12 +21,9 @@ from streaming.scalars.expression import Col, Lit, Scalar
 
 
 def is_net(plan: Tree) -> bool:
-    """Whether no two of the plan's rows have the same number and values, provably.
-
-    Netting a result costs a pass over all its columns; an aggregate's changes never need it.
-    """
+    """Whether no two of the rows have the same number and values, provably; those scanned have not."""
     match plan:
-        case Changes():
+        case Scan() | Changes():
             return True
         case Select():
             return is_net(plan.child)

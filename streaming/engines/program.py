@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
 from streaming.algebra.delta import aggregates, before, delta, is_leaf, leaves, sums_round
@@ -28,23 +29,15 @@ from streaming.algebra.tree import (
     Join,
     Monus,
     Project,
-    Scan,
     Select,
     Tree,
-    Union,
     computes,
 )
 from streaming.engines.needed_rows import Limit
 from streaming.engines.netting import is_net
-from streaming.engines.recomputed_groups import recomputed, recomputed_groups
-from streaming.engines.recount import affected_sql, counts_sql, recount_sql
-from streaming.engines.sql_text import (
-    cast_sql,
-    condition_sql,
-    scalar_sql,
-    total_condition_sql,
-    total_sql,
-)
+from streaming.engines.recomputed_groups import recomputed
+from streaming.engines.recount import affected_sql, recount_sql
+from streaming.engines.sql_text import cast_sql
 from streaming.engines.totals import (
     Step,
     additions,
@@ -54,12 +47,12 @@ from streaming.engines.totals import (
     running,
     total_columns,
 )
-from streaming.scalars.expression import NUMBER, Col, column_name, columns_used
-from streaming.scalars.failure import fails
+from streaming.engines.tree_sql import COUNTED, NUMBERED, Renderer, columns, net_query
+from streaming.scalars.expression import MULTIPLICITY, NUMBER, Col, Scalar, columns_used
 from streaming.scalars.renderings import Dialect
 
 
-class Program:
+class Program(Renderer):
     """The statements of one view for batches that change the same leaves; made once and kept.
 
     Args:
@@ -82,7 +75,7 @@ class Program:
         changed: frozenset[Tree] = frozenset(),
         start: int | None = None,
     ) -> None:
-        self.dialect = dialect
+        super().__init__(dialect, {})
         self.steps: list[Step] = []
         self.leaves = leaves(tree)
         self.aggregates = aggregates(tree)
@@ -174,7 +167,7 @@ class Program:
 
     def _result(self, plan: Tree) -> str:
         sql = self.query(plan)
-        names = _columns(len(self.tree.schema))
+        names = columns(len(self.tree.schema))
         typed = "".join(
             f", {cast_sql(f'o.{n}', column.type, self.dialect)} AS {n}"
             for n, column in zip(names, self.tree.schema, strict=True)
@@ -186,33 +179,43 @@ class Program:
         having = "HAVING SUM(o._multiplicity) <> 0"
         return f"SELECT o._number, {sums}{typed} FROM ({sql}) o GROUP BY {by} {having}"
 
-    def query(self, plan: Tree, limit: Limit | None = None) -> str:
-        """SQL that selects the plan's rows, at least those within the limit."""
-        match plan:
+    def marks(self, tree: Tree) -> tuple[str, ...]:
+        return NUMBERED if tree.has_numbers else COUNTED
+
+    def raises(self, tree: Tree) -> bool:
+        """Rows without numbers are of earlier batches, where each that failed has ended the view."""
+        return tree.has_numbers
+
+    def leaf(self, tree: Tree, limit: Limit | None) -> str:
+        match tree:
             case Delta():
-                return f"SELECT * FROM {self.table(plan)}"
+                return f"SELECT * FROM {self.table(tree)}"
             case Changes():
-                made = self._tables.get(plan)
-                return f"SELECT * FROM {made}" if made else self._changes(plan)
+                made = self._tables.get(tree)
+                return f"SELECT * FROM {made}" if made else self._changes(tree)
             case Before():
-                names = ", ".join(["_multiplicity", *_columns(len(plan.leaf.schema))])
+                names = ", ".join([MULTIPLICITY, *columns(len(tree.schema))])
                 tests = limit.tests("s.c") if limit is not None and limit.nulls else []
                 where = f" WHERE {' AND '.join(tests)}" if tests else ""
-                return f"SELECT {names} FROM s{self.leaves.index(plan.leaf)} s{where}"
-            case Aggregate():
-                return self._groups(plan, limit)
-            case Distinct() | Monus():
-                return counts_sql(plan, [self.query(side, limit) for side in plan.children])
-            case Select():
-                return self._filter(plan, limit)
-            case Project():
-                return self._map(plan, limit)
-            case Union():
-                return " UNION ALL ".join(f"({self.query(part, limit)})" for part in plan.children)
-            case Join():
-                return self._match(plan, limit)
-            case Scan():
-                raise TypeError("a plan has no scans")
+                return f"SELECT {names} FROM s{self.leaves.index(tree.leaf)} s{where}"
+            case _:
+                raise TypeError("a delta plan has no scans")
+
+    def below(self, tree: Select | Project, limit: Limit | None) -> str:
+        """Rows with numbers meet what can fail in a table, as an engine moves conditions below joins."""
+        child = tree.child
+        apart = computes(tree) or (isinstance(child, Project) and computes(child))
+        return self._met(child) if tree.has_numbers and apart else super().below(tree, limit)
+
+    def side(
+        self, side: Tree, other: Tree, on: tuple[tuple[int, int], ...], limit: Limit | None
+    ) -> str:
+        """A side with numbers becomes a table and limits the side without."""
+        if side.has_numbers:
+            return f"SELECT * FROM {self.table(side)}"
+        if other.has_numbers:
+            limit = Limit(self.table(other), on) if on else None
+        return self.query(side, limit)
 
     def _met(self, plan: Tree) -> str:
         """A table of the rows that there are under each number, without pairs that cancel each other."""
@@ -220,110 +223,31 @@ class Program:
             self.met.add(self.table(plan))
             return self.table(plan)
         if plan not in self._met_tables:
-            by = ", ".join([NUMBER, *_columns(len(plan.schema))])
-            total = "SUM(n._multiplicity)"
-            sql = (
-                f"SELECT {by}, CAST({total} AS BIGINT) AS _multiplicity FROM {self.table(plan)} n"
-                f" GROUP BY {by} HAVING {total} <> 0"
-            )
+            sql = net_query(self.table(plan), len(plan.schema))
             self._met_tables[plan] = f"m{len(self._met_tables)}"
             self.met.add(self._met_tables[plan])
             self.steps.append(Step(self._met_tables[plan], sql))
         return self._met_tables[plan]
 
-    def _filter(self, plan: Select, limit: Limit | None) -> str:
-        """Rows with numbers are tested in a table, as an engine moves conditions below joins.
-
-        Those without are of earlier batches, where each that failed has ended the view.
-        """
-        columns = [f"x.{name}" for name in _columns(len(plan.child.schema))]
-        if not plan.has_numbers:
-            condition = total_condition_sql(plan.condition, self.dialect, columns)
-            condition = self._unmoved(plan, condition)
-            return f"SELECT * FROM ({self.query(plan.child, limit)}) x WHERE {condition}"
-        apart = fails(plan.condition) or _fails(plan.child)
-        rows = self._met(plan.child) if apart else f"({self.query(plan.child, limit)})"
-        condition = self._unmoved(plan, condition_sql(plan.condition, self.dialect, columns))
-        return f"SELECT * FROM {rows} x WHERE {condition}"
-
-    def _unmoved(self, plan: Select, condition: str) -> str:
-        """A condition over computed columns that Spark leaves where it stands.
+    def condition(self, tree: Select | Join, condition: Scalar, names: Sequence[str]) -> str:
+        """A condition over computed columns stays where it stands, in Spark too.
 
         It would write out in it what computes them, and the same again below that: a chain of eight
         subqueries that use a column four times took minutes. What is not deterministic is not moved.
         """
-        computes = isinstance(plan.child, Project) and any(
-            not isinstance(plan.child.expressions[p], Col) for p in columns_used(plan.condition)
+        text = super().condition(tree, condition, names)
+        below = tree.child if isinstance(tree, Select) else None
+        computed = isinstance(below, Project) and any(
+            not isinstance(below.expressions[p], Col) for p in columns_used(condition)
         )
-        if self.dialect == "duckdb" or not computes:
-            return condition
-        return f"IF(rand() >= 0, {condition}, FALSE)"
+        return f"IF(rand() >= 0, {text}, FALSE)" if computed and self.dialect == "spark" else text
 
-    def _map(self, plan: Project, limit: Limit | None) -> str:
-        names = [f"x.{n}" for n in _columns(len(plan.child.schema))]
-        below = None
-        if limit is not None:
-            kept = [(plan.expressions[p], q) for p, q in limit.pairs]
-            below = limit.to([(e.position, q) for e, q in kept if isinstance(e, Col)])
-        marks = ["x._number"] if plan.has_numbers else []
-        cells = [*marks, "x._multiplicity"]
-        text = scalar_sql if marks else total_sql
-        for position, e in enumerate(plan.expressions):
-            cells.append(f"{text(e, self.dialect, names)} AS c{position}")
-        if marks and (_fails(plan) or _fails(plan.child)):
-            return f"SELECT {', '.join(cells)} FROM {self._met(plan.child)} x"
-        return f"SELECT {', '.join(cells)} FROM ({self.query(plan.child, below)}) x"
-
-    def _match(self, plan: Join, limit: Limit | None) -> str:
-        left, right = self._operands(plan, limit)
-        numbered = [s for s, p in (("l", plan.left), ("r", plan.right)) if p.has_numbers]
-        cells = []
-        if len(numbered) == 2:
-            cells.append("greatest(l._number, r._number) AS _number")
-        elif numbered:
-            cells.append(f"{numbered[0]}._number")
-        cells.append("l._multiplicity * r._multiplicity AS _multiplicity")
-        names = [f"l.{n}" for n in _columns(len(plan.left.schema))]
-        names += [f"r.{n}" for n in _columns(len(plan.right.schema))]
-        cells += [f"{name} AS c{position}" for position, name in enumerate(names)]
-        tests = [f"l.c{a} = r.c{b}" for a, b in plan.on]
-        if plan.condition is not None:
-            text = condition_sql if numbered else total_condition_sql
-            tests.append(text(plan.condition, self.dialect, names))
-        join = (
-            f"({left}) l JOIN ({right}) r ON {' AND '.join(tests)}"
-            if plan.on
-            else (f"({left}) l CROSS JOIN ({right}) r" + (f" WHERE {tests[0]}" if tests else ""))
-        )
-        return f"SELECT {', '.join(cells)} FROM {join}"
-
-    def _operands(self, plan: Join, limit: Limit | None) -> tuple[str, str]:
-        """Both sides' SQL; a side with numbers becomes a table and limits the side without."""
-        swapped = tuple((b, a) for a, b in plan.on)
-        left = self._operand(plan.left, plan.right, plan.on, limit)
-        if limit is not None:
-            width = len(plan.left.schema)
-            limit = limit.to([(p - width, q) for p, q in limit.pairs if p >= width])
-        return left, self._operand(plan.right, plan.left, swapped, limit)
-
-    def _operand(
-        self, plan: Tree, other: Tree, on: tuple[tuple[int, int], ...], limit: Limit | None
-    ) -> str:
-        if plan.has_numbers:
-            return f"SELECT * FROM {self.table(plan)}"
-        if other.has_numbers:
-            return self.query(plan, Limit(self.table(other), on) if on else None)
-        width = len(plan.schema)
-        within = limit and limit.to([pair for pair in limit.pairs if pair[0] < width])
-        return self.query(plan, within)
-
-    def _groups(self, aggregate: Aggregate, limit: Limit | None) -> str:
+    def aggregate(self, tree: Aggregate, limit: Limit | None) -> str:
         """An aggregate's rows before the batch, from its totals or its child's rows."""
+        if sums_round(tree):
+            return super().aggregate(tree, limit)
+        aggregate = tree
         limit = limit and limit.to([p for p in limit.pairs if p[0] < len(aggregate.keys)])
-        if sums_round(aggregate):
-            below = limit and limit.to([(aggregate.keys[p], q) for p, q in limit.pairs])
-            child = self.query(aggregate.child, below)
-            return recomputed_groups(aggregate, child, self.dialect)
         j = self._index[aggregate]
         names = key_names(aggregate)
         keys = ", ".join(f"t.{n}" for n in names)
@@ -374,11 +298,6 @@ def program_of(
     return Program(tree, dialect, changed, start)
 
 
-def _fails(plan: Tree) -> bool:
-    """Whether the plan computes what can fail: it is a table of its own, so that it meets each row."""
-    return isinstance(plan, Project) and any(fails(e) for e in plan.expressions)
-
-
 def _below_joins(tree: Tree, below: bool = False) -> list[Tree]:
     """What can fail below a join, inner ones first; leaves are computed before all else."""
     if is_leaf(tree):
@@ -386,7 +305,3 @@ def _below_joins(tree: Tree, below: bool = False) -> list[Tree]:
     here = below or isinstance(tree, Join)
     found = [node for child in tree.children for node in _below_joins(child, here)]
     return [*found, tree] if below and computes(tree) else found
-
-
-def _columns(width: int) -> list[str]:
-    return [column_name(position) for position in range(width)]

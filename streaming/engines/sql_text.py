@@ -1,30 +1,16 @@
-"""Trees to SQL text for DuckDB and Spark, typed the same in both.
+"""Scalars and aggregates to SQL text for DuckDB and Spark, typed the same in both.
 
-Every relation, given or computed, has columns c0..cN by position (`tree.column_name`), so no name
-of a user's meets an engine's rules. Scalars carry explicit casts (`renderings`), aggregates are
-cast to Spark's types here, and decimal averages are divided as integers in DuckDB, which would use
-doubles. Plain bags only: a row stands as often as it occurs. Delta queries (`delta`) reuse
-`scalar_sql` and `sum_sql` around numbers and multiplicities.
+Scalars carry explicit casts (`renderings`), aggregates are cast to Spark's types here, and decimal
+averages are divided as integers in DuckDB, which would use doubles. `tree_sql` makes queries of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from streaming.algebra.tree import (
-    Aggregate,
-    Aggregation,
-    Distinct,
-    Join,
-    Monus,
-    Project,
-    Scan,
-    Select,
-    Tree,
-    Union,
-)
+from streaming.algebra.tree import Aggregation
 from streaming.scalars import exact, renderings
-from streaming.scalars.expression import Call, Col, Lit, Scalar, column_name
+from streaming.scalars.expression import Call, Col, Lit, Scalar
 from streaming.scalars.failure import duck_holds, duck_raising, duck_text, tested
 from streaming.scalars.renderings import Dialect, Rendering
 from streaming.scalars.types import FLOATS, INTEGRALS, duck_type, is_decimal, sum_type
@@ -113,93 +99,3 @@ def aggregation_sql(
     assert total_type is not None
     total = sum_sql(argument, total_type, dialect)
     return exact.duck_average(total, f"count({argument})", total_type, aggregation.type)
-
-
-def tree_sql(tree: Tree, dialect: Dialect, tables: Mapping[str, str]) -> str:
-    """The tree as one SELECT with output columns c0..cN.
-
-    Args:
-        tables: from a relation's name to a table expression with columns c0..cN: a quoted name,
-            or a query in parentheses.
-
-    Raises:
-        KeyError: a scanned relation is not in `tables`.
-    """
-    match tree:
-        case Scan():
-            return f"SELECT {_plain(len(tree.schema))} FROM {tables[tree.relation]} t"
-        case Select():
-            columns = _columns(tree)
-            condition = condition_sql(tree.condition, dialect, columns)
-            return (
-                f"SELECT {', '.join(columns)} FROM {_source(tree.child, dialect, tables)} "
-                f"WHERE {condition}"
-            )
-        case Project():
-            columns = _columns(tree.child)
-            outputs = [scalar_sql(e, dialect, columns) for e in tree.expressions]
-            return f"SELECT {_named(outputs)} FROM {_source(tree.child, dialect, tables)}"
-        case Join():
-            return _join(tree, dialect, tables)
-        case Union():
-            return " UNION ALL ".join(
-                f"SELECT {', '.join(_columns(child))} FROM {_source(child, dialect, tables)}"
-                for child in tree.children
-            )
-        case Aggregate():
-            return _aggregate(tree, dialect, tables)
-        case Distinct():
-            cells = ", ".join(_columns(tree))
-            return f"SELECT DISTINCT {cells} FROM {_source(tree.child, dialect, tables)}"
-        case Monus():
-            return " EXCEPT ALL ".join(
-                f"SELECT {', '.join(_columns(side))} FROM {_source(side, dialect, tables)}"
-                for side in (tree.left, tree.right)
-            )
-        case _:
-            raise TypeError("a plan is rendered by `program`")
-
-
-def _join(tree: Join, dialect: Dialect, tables: Mapping[str, str]) -> str:
-    left = [f"l.{column_name(i)}" for i in range(len(tree.left.schema))]
-    right = [f"r.{column_name(i)}" for i in range(len(tree.right.schema))]
-    conditions = [f"{left[i]} = {right[j]}" for i, j in tree.on]
-    if tree.condition is not None:
-        conditions.append(condition_sql(tree.condition, dialect, left + right))
-    sources = (
-        f"({tree_sql(tree.left, dialect, tables)}) l",
-        f"({tree_sql(tree.right, dialect, tables)}) r",
-    )
-    if conditions:
-        return (
-            f"SELECT {_named(left + right)} FROM {sources[0]} INNER JOIN {sources[1]} "
-            f"ON {' AND '.join(conditions)}"
-        )
-    return f"SELECT {_named(left + right)} FROM {sources[0]} CROSS JOIN {sources[1]}"
-
-
-def _aggregate(tree: Aggregate, dialect: Dialect, tables: Mapping[str, str]) -> str:
-    columns = _columns(tree.child)
-    types = [column.type for column in tree.child.schema]
-    keys = [key_sql(columns[position], types[position]) for position in tree.keys]
-    outputs = keys + [aggregation_sql(a, columns, types, dialect) for a in tree.aggregations]
-    query = f"SELECT {_named(outputs)} FROM {_source(tree.child, dialect, tables)}"
-    return f"{query} GROUP BY {', '.join(keys)}" if keys else query
-
-
-def _source(tree: Tree, dialect: Dialect, tables: Mapping[str, str]) -> str:
-    if isinstance(tree, Scan):
-        return f"{tables[tree.relation]} t"
-    return f"({tree_sql(tree, dialect, tables)}) t"
-
-
-def _columns(tree: Tree) -> list[str]:
-    return [f"t.{column_name(position)}" for position in range(len(tree.schema))]
-
-
-def _plain(width: int) -> str:
-    return ", ".join(column_name(position) for position in range(width))
-
-
-def _named(outputs: Sequence[str]) -> str:
-    return ", ".join(f"{text} AS {column_name(i)}" for i, text in enumerate(outputs))

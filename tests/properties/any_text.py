@@ -17,7 +17,7 @@ from streaming.algebra.delta import leaves
 from streaming.algebra.psj import psj_of
 from streaming.algebra.tree import relations
 from streaming.engines.program import Program
-from streaming.engines.sql_text import tree_sql
+from streaming.engines.tree_sql import tree_sql
 from streaming.errors import FrescoError
 from streaming.pipeline.catalog import entry_of, spec_of, tokens_of
 from streaming.pipeline.view_specs import parse_view

@@ -16,9 +16,8 @@ from streaming.algebra.bag import Numbered
 from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.tree import Scan
 from streaming.engines.duck.duck_mirror import DuckMirror
-from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.engines.duck.duck_operators import DuckOperators, counted_relations
 from streaming.engines.duck.signed import Signed, _table
-from streaming.engines.signed_sql import counted_relations
 from streaming.errors import FrescoError
 from streaming.scalars.expression import Schema
 from streaming.scalars.types import NULL, delta_schema

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streaming.algebra.bag import Bag, bag, evaluate
 from streaming.algebra.normal_form import normal
 from streaming.algebra.tree import Project, Relation, Scan, Tree
-from streaming.engines.sql_text import tree_sql
+from streaming.engines.tree_sql import tree_sql
 from streaming.errors import FrescoError
 from streaming.scalars.expression import Column
 from streaming.scalars.meanings import normal as one_value

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streaming.algebra.bag import bag, evaluate
 from streaming.algebra.tree import Tree
-from streaming.engines.sql_text import tree_sql
+from streaming.engines.tree_sql import tree_sql
 from streaming.errors import FrescoError
 from streaming.scalars.meanings import normal
 from streaming.sql.parse import parse

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from streaming.algebra.bag import bag, evaluate
 from streaming.algebra.tree import Project, Relation, Scan
-from streaming.engines.sql_text import tree_sql
+from streaming.engines.tree_sql import tree_sql
 from streaming.errors import FrescoError
 from streaming.scalars import exact
 from streaming.scalars.expression import Column

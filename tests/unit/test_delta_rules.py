@@ -83,6 +83,15 @@ def test_a_pair_of_new_rows_stands_from_the_larger_number() -> None:
     assert found == [(7, 1, 1, 2, 2, 3)]
 
 
+def test_rows_of_a_join_that_meet_what_can_fail_keep_their_multiplicity_in_a_union() -> None:
+    """UNION ALL goes by place: the rows of a table made apart stood with their multiplicity last."""
+    share = call("/", Col(0, "int"), Col(1, "int"))
+    tested = Select(R_S, call(">", share, Lit(0.0, share.type)))
+    evaluator = DuckEvaluator(Union((tested, R_S)))
+    found = step(evaluator, 0, 5, r=rows(R.schema, (3, 1, 7, 2)), s=rows(S.schema, (4, 1, 2, 9)))
+    assert found == [(4, 2, 7, 2, 2, 9)]
+
+
 def test_a_pair_that_parts_again_inside_a_batch_leaves_when_the_first_of_its_rows_does() -> None:
     evaluator = DuckEvaluator(R_S)
     step(evaluator, 0, 0)

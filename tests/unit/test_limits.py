@@ -17,7 +17,8 @@ from streaming.algebra.psj import psj_of
 from streaming.algebra.tree import Project, Relation, Select, relations, walk
 from streaming.ask.mariadb import mysql_filter
 from streaming.engines.program import Program
-from streaming.engines.sql_text import scalar_sql, tree_sql
+from streaming.engines.sql_text import scalar_sql
+from streaming.engines.tree_sql import tree_sql
 from streaming.errors import FrescoError
 from streaming.pipeline.view_file import read_header
 from streaming.scalars.expression import Call, Column, weight

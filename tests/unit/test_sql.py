@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from streaming.algebra.tree import Relation
-from streaming.engines.sql_text import tree_sql
+from streaming.engines.tree_sql import tree_sql
 from streaming.scalars import exact, letter_case
 from streaming.scalars.expression import Column
 from streaming.scalars.functions import CALLS, TYPING

@@ -16,12 +16,24 @@ import pyarrow.compute as pc
 from streaming.algebra.bag import Numbered
 from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.operators import Positions
-from streaming.algebra.tree import Join, Scan, Tree, Union, computes, relations, walk
+from streaming.algebra.tree import (
+    Aggregate,
+    Distinct,
+    Join,
+    Monus,
+    Scan,
+    Tree,
+    Union,
+    computes,
+    relations,
+    walk,
+)
 from streaming.engines.duck.duck_evaluator import SMALL_BATCH, VALUE_ERRORS
 from streaming.engines.duck.signed import Signed
 from streaming.engines.duck_engine import duck_engine, offering
 from streaming.engines.evaluator import arithmetic
-from streaming.engines.signed_sql import counted_relations, is_net, net_query, signed_sql
+from streaming.engines.netting import is_net
+from streaming.engines.tree_sql import net_query, tree_sql
 from streaming.errors import FrescoError
 from streaming.messages import Rows
 from streaming.scalars.expression import MULTIPLICITY, NUMBER, Schema, column_name
@@ -265,7 +277,7 @@ class Plan:
         self.fails = any(computes(node) for node in walk(tree))
         self.apart: list[tuple[str, str, pa.Schema]] = []
         self._tables = {name: f"s{index}" for index, name in enumerate(self.scans)}
-        self.query = signed_sql(self._parted(tree, False) if self.fails else tree, self._tables)
+        self.query = self._text(self._parted(tree, False) if self.fails else tree)
         self.net_query = net_query(self.query, len(tree.schema))
         self.net = is_net(tree)
         self.counted = counted_relations(tree)
@@ -281,12 +293,24 @@ class Plan:
         tree = tree.over(child if isinstance(child, Scan) else self._alone(child))
         return self._alone(tree) if below else tree
 
+    def _text(self, tree: Tree) -> str:
+        return tree_sql(tree, "duckdb", self._tables, numbered=True)
+
     def _alone(self, tree: Tree) -> Tree:
         name = f"a{len(self.apart)}"
-        query = net_query(signed_sql(tree, self._tables), len(tree.schema))
+        query = net_query(self._text(tree), len(tree.schema))
         self.apart.append((name, query, delta_schema(tree.schema)))
         self._tables[name] = name
         return Scan(name, tree.schema)
+
+
+def counted_relations(tree: Tree) -> tuple[str, ...]:
+    """The scans below operators that are not linear: their rows must be states."""
+    found: dict[str, None] = {}
+    for node in walk(tree):
+        if isinstance(node, Aggregate | Distinct | Monus):
+            found.update(dict.fromkeys(relations(node)))
+    return tuple(found)
 
 
 def _with(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:

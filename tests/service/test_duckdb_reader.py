@@ -38,7 +38,7 @@ SCHEMA = (
 LEFT, RIGHT = ViewTable("left", SCHEMA, (0,)), ViewTable("right", SCHEMA)
 ACCOUNTS = 50
 TOTAL = Decimal(2 * ACCOUNTS * 1000)
-READS, COMMITS, AHEAD = 100, 100, 5
+READS, COMMITS, AHEAD = 40, 40, 5
 
 
 def commit_until(stop: Event, first: Event, reads: Semaphore, commits: Any, folder: str) -> None:

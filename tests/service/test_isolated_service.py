@@ -77,10 +77,10 @@ def test_beside_a_replica_killed_and_with_a_trigger_away(bank: Bank, tmp_path: P
         ("north.entry", "installed"),
     ]
     try:
-        with bank.at_work(pipeline, rate=20, seed=91):
-            with pipeline.running() as service:
-                until(lambda: epochs() > 5 and pipeline.newest(), "both groups", alive=service)
-            with pipeline.running() as service:
+        with pipeline.running() as service, bank.at_work(pipeline, rate=8, seed=91):
+            until(lambda: epochs() > 5 and pipeline.newest(), "both groups", alive=service)
+        with pipeline.running() as service:
+            with bank.at_work(pipeline, rate=8, seed=92):
                 before = epochs()
                 until(lambda: epochs() > before + 2, "sessions after SIGKILL", alive=service)
                 with psycopg.connect(bank.dsns["north"], autocommit=True) as connection:
@@ -95,7 +95,6 @@ def test_beside_a_replica_killed_and_with_a_trigger_away(bank: Bank, tmp_path: P
                     "present",
                 }
                 until(lambda: stage_error(pipeline) is None, "its return", alive=service)
-        with pipeline.running() as service:
             bank.rests(pipeline, service)
             until(lambda: equal_to_the_databases(pipeline), "the last session", alive=service)
             assert service.stops() == 0
@@ -139,11 +138,13 @@ def test_without_capture_there_is_no_kafka(tmp_path: Path) -> None:
         pipeline = write_pipeline(tmp_path / "alone", settings, {})
         assert [one["what"] for one in said(pipeline, "isolated", "install")] == ["installed"]
         epochs = group_epochs(pipeline)
-        for turn in range(3):
-            with pipeline.running() as service:
+        with pipeline.running() as service:
+            asked.execute(dsn, "UPDATE part SET price = price + 1 WHERE id % 3 = 0")
+            until(lambda: epochs() > 0, "the sessions", alive=service)
+        with pipeline.running() as service:
+            for turn in (1, 2):
                 asked.execute(dsn, f"UPDATE part SET price = price + 1 WHERE id % 3 = {turn}")
                 until(lambda n=turn: epochs() > n, "the sessions", alive=service)  # type: ignore[misc]
-        with pipeline.running() as service:
             asked.execute(dsn, "UPDATE part SET price = 0 WHERE id = 1")
             error = until(lambda: stage_error(pipeline), "a row without a value", alive=service)
             assert error["code"] == "VIEW_ARITHMETIC", error

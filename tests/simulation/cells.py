@@ -21,7 +21,8 @@ from streaming.simulator.world import simulate
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import MODES, SCENES, Scene
 
-HISTORIES = int(os.environ.get("FRESCO_HISTORIES", "500"))
+USUAL = 500
+HISTORIES = int(os.environ.get("FRESCO_HISTORIES", USUAL))
 THOUSANDS = max(HISTORIES, 3000)
 """Of a test that is marked deep."""
 CHUNK = 250
@@ -122,6 +123,11 @@ def judged(case: Case, level: Level, seeds: range) -> Found:
         except Exception as error:
             below.append((seed, f"{type(error).__name__}: {error}"[:300]))
     return Found(tuple(below))
+
+
+def some(usual: int) -> int:
+    """So many histories in a usual run; where more are asked for each cell, more in proportion."""
+    return max(usual, usual * HISTORIES // USUAL)
 
 
 def collect_rarely() -> None:

@@ -19,9 +19,9 @@ from streaming.simulator.case import Case
 from streaming.simulator.judging import counter_example, holds, run
 from streaming.simulator.world import Pipeline, simulate
 from streaming.viewmanagers.levels import Level
-from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level
+from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level, some
 
-SOME = 35
+SOME = some(25)
 BASE = Case(
     batch=2, vary=True, merge="auto", scenario="local", view_changes=0.4, transactions=7, rows=2
 )

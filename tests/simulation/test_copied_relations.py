@@ -10,9 +10,9 @@ from streaming.simulator.case import Case, Faults
 from streaming.simulator.world import simulate
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import MODES
-from tests.simulation.cells import Runner, assert_level, case_of
+from tests.simulation.cells import Runner, assert_level, case_of, some
 
-SOME = 30
+SOME = some(20)
 COPIED = {"middle": ("y.r2",), "ends": ("x.r1", "z.r3"), "part-of-a-source": ("x.r2",)}
 ASKING = [mode for mode, info in MODES.items() if info.asks and not info.sessions]
 

@@ -14,9 +14,9 @@ from streaming.simulator.rel import Pattern
 from streaming.simulator.small_views import Catalog
 from streaming.simulator.world import simulate
 from streaming.viewmanagers.levels import Level
-from tests.simulation.cells import THOUSANDS, Runner, assert_level
+from tests.simulation.cells import THOUSANDS, Runner, assert_level, some
 
-SOME = 120
+SOME = some(60)
 BASE = Case(batch=4, vary=True, merge="auto", scenario="local")
 MIXED = replace(BASE, views="mixed", numbering="joined")
 APART = replace(BASE, modes=("g_strobe",), numbering="apart", scenario="global", sources=2)

@@ -12,9 +12,9 @@ from streaming.simulator.judging import holds
 from streaming.simulator.world import simulate
 from streaming.viewmanagers.forwarding import Forwarding
 from streaming.viewmanagers.levels import Level
-from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level
+from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level, some
 
-SOME = 50
+SOME = some(30)
 BASE = Case(batch=4, vary=True, merge="auto", scenario="local", rel="with-actions", transactions=5)
 STRONG, COMPLETE = Level.STRONG, Level.COMPLETE
 

@@ -13,9 +13,15 @@ import pytest
 from streaming.simulator.case import Case
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import MODES, Scene
-from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level, case_of
+from tests.simulation.cells import (
+    Runner,
+    assert_crashes_change_nothing,
+    assert_level,
+    case_of,
+    some,
+)
 
-SOME = 100
+SOME = some(60)
 ANY_VIEW = ("replica", "compensating", "sweep", "recompute")
 """Modes that ask for no keys."""
 STROBES = [mode for mode, info in MODES.items() if info.keyed]

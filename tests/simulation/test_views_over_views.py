@@ -13,9 +13,9 @@ from streaming.simulator.case import Case
 from streaming.simulator.judging import counter_example, run
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.over_views.mediator import Mediator
-from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level
+from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level, some
 
-SOME = 50
+SOME = some(30)
 TOWER = Case(
     views="tower", batch=4, vary=True, merge="auto", scenario="local", transactions=5, rows=2
 )

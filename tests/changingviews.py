@@ -16,6 +16,7 @@ from pydantic import SecretStr
 
 from streaming.captured.captured_schema import CapturedRelation, CapturedSource, captured
 from streaming.captured.layout import grown
+from streaming.captured.log_format import POSTGRES_LOG, LogFormat
 from streaming.configuration.pipeline_config import Config, Limits
 from streaming.configuration.source_config import Source
 from streaming.metrics import Metrics
@@ -78,7 +79,7 @@ class Shop:
         self.rows: dict[int, tuple[int, int]] = {}
         self.events: list[dict[str, Any]] = []
         self.records: dict[str, list[dict[str, Any]]] = {}
-        self.dialect: Literal["postgres", "mysql"] = "postgres"
+        self.log_format: LogFormat = POSTGRES_LOG
         self.columns, self.identities = list(COLUMNS), dict[str, str]()
         self.shape: Callable[[dict[str, Any]], dict[str, Any]] = lambda row: row
         """What events say of an entry, whose table may have been altered."""
@@ -167,7 +168,7 @@ class Shop:
             choices[view.name] = choose(self.config, view, by_name, choices)
         groups = form_groups(self.config, views, choices, by_name.keys())
         snapshot = self.config.sources["north"].snapshot
-        sources = (CapturedSource("north", "north", snapshot=snapshot, dialect=self.dialect),)
+        sources = (CapturedSource("north", "north", snapshot=snapshot, log=self.log_format),)
         made = {group.name: group.views for group in groups}
         return Pipeline(
             NAME,

@@ -1,19 +1,45 @@
-"""Which parts serve a source, told by its connection: PostgreSQL's, or MariaDB's and MySQL's."""
+"""The kinds of sources: PostgreSQL, and MariaDB with MySQL. Another one is an entry here."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from typing import Any
 
 from streaming.algebra.source_queries import Seen, SourceState
 from streaming.ask.asked import TIMEOUT, AskedSource
-from streaming.ask.mariadb.mysql_source import MysqlSource
-from streaming.ask.mariadb.mysql_url import is_mysql
-from streaming.ask.postgres.pg_source import PostgresSource
-from streaming.ask.postgres.pg_state import PgStateCodec
-from streaming.ask.state_codec import SeenCodec
+from streaming.ask.mariadb.mariadb_kind import MARIADB
+from streaming.ask.postgres.postgres_kind import POSTGRES
+from streaming.ask.source_kind import SourceKind
 from streaming.captured.captured_schema import CapturedRelation
 from streaming.engines.duck.duck_operators import DuckOperators
+from streaming.errors import FrescoError
+
+KINDS: list[SourceKind] = [POSTGRES, MARIADB]
+
+
+def kind_of_database(database: str, where: str) -> SourceKind:
+    """The kind that a configuration names.
+
+    Raises:
+        FrescoError: CONFIG_VALUE.
+    """
+    known = {name: kind for kind in KINDS for name in kind.databases}
+    if database not in known:
+        near = difflib.get_close_matches(database, known, n=1)
+        raise FrescoError(
+            "CONFIG_VALUE",
+            f"there is no kind of database '{database}'",
+            where=where,
+            todo=f"did you mean '{near[0]}'?" if near else f"use one of {', '.join(known)}",
+        )
+    return known[database]
+
+
+def kind_of_connection(connection: str) -> SourceKind:
+    """The kind that a connection's URL is of; what no other kind has is PostgreSQL's."""
+    scheme = connection.partition("://")[0].lower()
+    return next((kind for kind in KINDS if scheme in kind.schemes), POSTGRES)
 
 
 def asked_source(
@@ -34,8 +60,8 @@ def asked_source(
     Raises:
         FrescoError: SOURCE_CONNECTION.
     """
-    kind = MysqlSource if is_mysql(connection) else PostgresSource
-    return kind(name, connection, relations, operators, timeout=timeout, remembered=remembered)
+    made = kind_of_connection(connection).asked
+    return made(name, connection, relations, operators, timeout=timeout, remembered=remembered)
 
 
 class StatesCodec:
@@ -45,7 +71,7 @@ class StatesCodec:
     """
 
     def __init__(self) -> None:
-        self._snapshots, self._places = PgStateCodec(), SeenCodec()
+        self._snapshots, self._places = POSTGRES.state, MARIADB.state
 
     def note(self, state: SourceState) -> Any:
         codec = self._places if isinstance(state, Seen) else self._snapshots

@@ -37,6 +37,7 @@ from streaming.ask.mariadb.mysql_url import (
     said,
 )
 from streaming.ask.postgres.pg_catalog import topic_name
+from streaming.ask.source_kinds import kind_of_database
 from streaming.capture.binlog import LogReader
 from streaming.capture.capture_status import Status, streaming_status
 from streaming.capture.envelope import Envelope, Table
@@ -341,7 +342,8 @@ def _connection(config: Config, source: str) -> str:
             todo=f"name one of {', '.join(config.sources)}",
         )
     connection = config.sources[source].secret()
-    if config.sources[source].database == "postgres" or connection is None:
+    kind = kind_of_database(config.sources[source].database, f"sources.{source}.database")
+    if kind.log_rights is None or connection is None:
         raise FrescoError(
             "CAPTURE_SOURCE",
             f"source {source} is not a MariaDB or MySQL with a connection",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from streaming.algebra.tree import Relation
+from streaming.captured.log_format import POSTGRES_LOG, LogFormat
 from streaming.errors import FrescoError
 from streaming.scalars.expression import Column, Schema
 
@@ -100,7 +101,7 @@ class CapturedSource:
             no_data, whose relations are empty at number 0.
         transactions: "metadata" (BEGIN and END in the transaction topic) or "per-event" (producers
             without transactions: each event is one).
-        dialect: "postgres" (the transaction is the part of its id before ':') or "mysql" (the whole).
+        log: how its events and transactions say their places.
         notifications: the topic of the connector's notifications; "" is `<prefix>.notifications`.
     """
 
@@ -108,7 +109,7 @@ class CapturedSource:
     prefix: str
     snapshot: bool = True
     transactions: Literal["metadata", "per-event"] = "metadata"
-    dialect: Literal["postgres", "mysql"] = "postgres"
+    log: LogFormat = POSTGRES_LOG
     notifications: str = ""
 
     @property

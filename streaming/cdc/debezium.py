@@ -34,7 +34,7 @@ from streaming.cdc.records import (
     strangers,
     unknown,
 )
-from streaming.cdc.row_query import READ, finish_rows, mysql_place, row_query, row_schema
+from streaming.cdc.row_query import READ, finish_rows, row_query, row_schema
 from streaming.engines.duck.kept_plans import TextPlans
 from streaming.engines.duck_engine import duck_engine
 
@@ -184,14 +184,14 @@ class Decoder:
         bad: list[BadRecord],
         times: dict[str, int],
     ) -> tuple[pa.Table, int]:
-        dialect = self.sources[captured.source].dialect
+        log = self.sources[captured.source].log
         metadata = self.sources[captured.source].transactions == "metadata"
         wrapped = is_wrapped(texts)
         found: list[pa.Table] = []
         for form in (wrapped, not wrapped):
             if found and not texts.num_rows:
                 break
-            sql = row_query(captured, dialect, form, not metadata, bool(retyped))
+            sql = row_query(captured, log, form, not metadata, bool(retyped))
             table, texts = self._query(captured.topic, texts, sql, bad)
             without = pc.is_null(table["op"])
             if not table["op"].null_count:
@@ -211,7 +211,7 @@ class Decoder:
             if newest is not None:
                 times[captured.source] = max(newest, times.get(captured.source, newest))
         table = finish_rows(captured, raw, metadata, retyped)
-        found_wrong = faults(captured, raw, table, metadata, dialect)
+        found_wrong = faults(captured, raw, table, metadata, log)
         if found_wrong is not None:
             wrong = pc.is_valid(found_wrong)
             columns = ("partition", "offset", "transaction")
@@ -233,11 +233,8 @@ class Decoder:
             "ts_ms": "BIGINT",
             "data_collections": [{"data_collection": "VARCHAR", "event_count": "BIGINT"}],
         }
-        key = "split_part(e.id, ':', 1)"
-        position = "TRY_CAST(split_part(e.id, ':', 2) AS BIGINT)"
-        if source.dialect == "mysql":
-            shape["end"] = {"file": "VARCHAR", "pos": "VARCHAR"}
-            key, position = "e.id", _mysql_position()
+        shape |= source.log.end
+        key, position = source.log.transaction.format(id="e.id"), source.log.end_position
         wrapped = is_wrapped(texts)
         top = "j.payload" if wrapped else "j"
         structure = json.dumps({"payload": shape} if wrapped else shape)
@@ -272,13 +269,6 @@ def _is_utf8(value: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _mysql_position() -> str:
-    """SQL: a transaction's position in the log, its last byte where END says where it ends."""
-    end = mysql_place('e."end".file', 'e."end".pos')
-    file, offset = "regexp_extract(e.id, 'file=(.*),pos=', 1)", "regexp_extract(e.id, '[0-9]+$')"
-    return f"coalesce({end} - 1, {mysql_place(file, offset)})"
 
 
 def _notifications(topic: str, texts: pa.Table, bad: list[BadRecord]) -> Iterable[dict[str, Any]]:

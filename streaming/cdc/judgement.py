@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.captured.captured_schema import GLOBAL_TABLE, CapturedRelation
+from streaming.captured.log_format import LogFormat
 from streaming.cdc.placeholder import doubt
 from streaming.cdc.row_query import PASSING, READ
 
@@ -21,7 +22,7 @@ Rule = tuple[pa.Array, str]
 
 
 def faults(
-    captured: CapturedRelation, raw: pa.Table, table: pa.Table, metadata: bool, dialect: str
+    captured: CapturedRelation, raw: pa.Table, table: pa.Table, metadata: bool, log: LogFormat
 ) -> pa.Array | None:
     """For each row the first rule it breaks ("code\\nwhat\\ntodo") or null; None when none breaks any.
 
@@ -29,10 +30,10 @@ def faults(
         raw: what `rowquery.row_query` made, with has_before and has_after.
         table: the same rows finished.
         metadata: whether rows must say their transaction.
-        dialect: of the source, "postgres" or "mysql".
+        log: of the source.
     """
     found: pa.Array | None = None
-    for wrong, text in [*_rules(captured, raw, metadata, dialect), *_lost(captured, table)]:
+    for wrong, text in [*_rules(captured, raw, metadata, log), *_lost(captured, table)]:
         if pc.any(wrong).as_py():
             empty = pa.nulls(table.num_rows, pa.string()) if found is None else found
             chosen = wrong.combine_chunks() if isinstance(wrong, pa.ChunkedArray) else wrong
@@ -40,17 +41,15 @@ def faults(
     return found
 
 
-def _rules(captured: CapturedRelation, raw: pa.Table, metadata: bool, dialect: str) -> list[Rule]:
+def _rules(captured: CapturedRelation, raw: pa.Table, metadata: bool, log: LogFormat) -> list[Rule]:
     op = raw["op"].combine_chunks()
     streamed = pc.invert(pc.is_in(op, pa.array(READ)))
     needs_before = pc.is_in(op, pa.array(["u", "d"]))
     needs_after = pc.is_in(op, pa.array(["c", "u", *READ]))
     unplaced = pc.and_(pc.is_null(raw["position"]), pc.not_equal(op, PASSING))
     name = captured.relation.name
-    replica = f"ALTER TABLE {captured.counted_as} REPLICA IDENTITY FULL"
-    place = "source.lsn"
-    if dialect == "mysql":
-        replica, place = "SET GLOBAL binlog_row_image = 'FULL'", "source.file and source.pos"
+    replica = log.whole_rows.format(table=captured.counted_as)
+    place = " and ".join(f"source.{name}" for name in log.place)
     rules: list[Rule] = [
         (
             pc.invert(pc.is_in(op, pa.array(["c", "u", "d", "t", *READ]))),

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from streaming.captured.captured_schema import CapturedRelation
 from streaming.captured.json_values import casts
+from streaming.captured.log_format import LogFormat
 from streaming.cdc import placeholder
 from streaming.scalars.types import arrow_type
 
@@ -35,7 +36,7 @@ _PRESENT = "s -> s IS NOT NULL"
 
 def row_query(
     captured: CapturedRelation,
-    dialect: str,
+    log: LogFormat,
     wrapped: bool,
     timed: bool = False,
     retyped: bool = False,
@@ -50,8 +51,7 @@ def row_query(
     comes = captured.comes
     fields = list(dict.fromkeys(schema[at].name for at in comes))
     row = dict.fromkeys(fields, "VARCHAR")
-    place = {"lsn": "VARCHAR"} if dialect == "postgres" else {"file": "VARCHAR", "pos": "VARCHAR"}
-    place |= {"snapshot": "VARCHAR", **({"ts_ms": "VARCHAR"} if timed else {})}
+    place = {**log.place, "snapshot": "VARCHAR", **({"ts_ms": "VARCHAR"} if timed else {})}
     time = "TRY_CAST(e.source.ts_ms AS BIGINT) AS committed_ms, " if timed else ""
     shape = {
         "op": "VARCHAR",
@@ -64,7 +64,7 @@ def row_query(
     event = "j.payload" if wrapped else "j"
     path = "$.payload" if wrapped else "$"
     olds, news = casts(captured, "x"), casts(captured, "y")
-    texts, stale, doubtful = _images(captured, dialect, fields)
+    texts, stale, doubtful = _images(captured, log, fields)
     values = []
     checks: dict[str, dict[int, list[str]]] = {"b": {}, "a": {}}
     unread: dict[str, list[str]] = {"b": [], "a": []}
@@ -90,16 +90,14 @@ def row_query(
             f"THEN list_filter([{marked}], {_PRESENT}) END"
         )
     id_ = 'e."transaction".id'
-    key = f"split_part({id_}, ':', 1)" if dialect == "postgres" else id_
-    in_log = mysql_place("e.source.file", "e.source.pos")
-    position_sql = "TRY_CAST(e.source.lsn AS BIGINT)" if dialect == "postgres" else in_log
+    key = log.transaction.format(id=id_)
     return (
         f"SELECT * EXCLUDE (v, ka, kb{_excluded(len(schema))}), {_hashes(unread, len(schema), retyped)}, "
         f"{_missing(captured)} AS missing, {_listed(checks['b'])} AS lb, {_listed(checks['a'])} AS la "
         f"FROM (SELECT *, {', '.join(values)} FROM ("
         f"SELECT p, o, v, CASE WHEN e.op = 'r' AND e.source.snapshot = 'incremental' "
         f"THEN '{PASSING}' ELSE e.op END AS op, "
-        f'{key} AS "transaction", {position_sql} AS position, '
+        f'{key} AS "transaction", {log.position} AS position, '
         f'TRY_CAST(e."transaction".total_order AS BIGINT) AS total_order, '
         f"e.before IS NOT NULL AS has_before, e.after IS NOT NULL AS has_after, "
         f"{toast} AS toast, {doubtful} AS doubtful, {time}{', '.join(texts)} "
@@ -109,7 +107,7 @@ def row_query(
 
 
 def _images(
-    captured: CapturedRelation, dialect: str, fields: Sequence[str]
+    captured: CapturedRelation, log: LogFormat, fields: Sequence[str]
 ) -> tuple[list[str], list[str], str]:
     """SQL of the texts of both images, x0.. and y0..; where a new one stands for an unchanged value, its
     position; and whether nobody can tell that it does (`placeholder`)."""
@@ -119,7 +117,7 @@ def _images(
     for position, (old, column) in enumerate(zip(olds, captured.relation.schema, strict=True)):
         new = _field("e.after", captured, position, fields)
         texts.append(f"{old} AS x{position}")
-        mark = placeholder.mark(captured, column.type) if dialect == "postgres" else ""
+        mark = placeholder.mark(captured, column.type) if log.marks_unchanged else ""
         if not mark:
             texts.append(f"{new} AS y{position}")
             continue
@@ -169,14 +167,6 @@ def _hashes(unread: dict[str, list[str]], width: int, always: bool) -> str:
         may = "true" if always else " OR ".join(unread[side])
         cells.append(f"CASE WHEN {may} THEN {hashed} END AS h{side}")
     return ", ".join(cells)
-
-
-def mysql_place(file: str, offset: str) -> str:
-    """SQL: a file of a log, by the number at its end, and an offset in it, as one number."""
-    return (
-        f"(TRY_CAST(regexp_extract({file}, '[.]([0-9]+)$', 1) AS BIGINT) * 4294967296"
-        f" + TRY_CAST({offset} AS BIGINT))"
-    )
 
 
 def _missing(captured: CapturedRelation) -> str:

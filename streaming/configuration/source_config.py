@@ -51,7 +51,8 @@ class Source(Section):
 
     prefix: str | None = None
     """Debezium's `topic.prefix`; the source's name when not given."""
-    database: Literal["postgres", "mariadb", "mysql"] = "postgres"
+    database: str = "postgres"
+    """One that a kind of source has (`ask.source_kinds`): postgres, mariadb, mysql."""
     connection: SecretStr | None = None
     """postgresql:// or mariadb:// URL of a reader of the catalog; schemas come from it when given."""
     connection_file: Path | None = None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming.algebra.tree import Relation
+from streaming.ask.source_kinds import kind_of_database
 from streaming.captured.captured_schema import CapturedRelation, CapturedSource
 from streaming.captured.layout import Layout, grown
 from streaming.captured.source_topics import check_names
@@ -184,7 +185,7 @@ def plan_pipeline(config: Config) -> Pipeline:
                 prefix=config.prefix(name),
                 snapshot=source.snapshot,
                 transactions=source.transactions,
-                dialect="postgres" if source.database == "postgres" else "mysql",
+                log=kind_of_database(source.database, f"sources.{name}.database").log,
                 notifications=config.notifications(name),
             )
         )

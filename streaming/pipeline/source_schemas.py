@@ -11,10 +11,8 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from streaming.ask.mariadb import mysql_catalog, mysql_check
-from streaming.ask.mariadb.mysql_types import kind_of
-from streaming.ask.mariadb.mysql_url import is_mysql
-from streaming.ask.postgres import pg_catalog
+from streaming.ask.source_kind import Captor, SourceKind
+from streaming.ask.source_kinds import kind_of_connection, kind_of_database
 from streaming.captured.captured_schema import CapturedRelation, captured, schema_from_connect
 from streaming.cdc.connect_rest import ConnectRest
 from streaming.cdc.connector_settings import PLACEHOLDER
@@ -35,7 +33,7 @@ def source_relations(config: Config, name: str) -> list[CapturedRelation]:
     """
     relations = _relations(config, name)
     source = config.sources[name]
-    if source.connect is None or source.database != "postgres":
+    if source.connect is None or not _kind(name, source).log.marks_unchanged:
         return relations
     said = _placeholder(source.connect.get_secret_value(), config.prefix(name))
     return relations if said is None else [replace(one, placeholder=said) for one in relations]
@@ -57,9 +55,9 @@ def _placeholder(address: str, prefix: str) -> str | None:
 
 def _relations(config: Config, name: str) -> list[CapturedRelation]:
     source = config.sources[name]
-    connection = source.secret()
+    connection, kind = source.secret(), _kind(name, source)
     if connection is not None:
-        if is_mysql(connection) == (source.database == "postgres"):
+        if kind_of_connection(connection) is not kind:
             raise FrescoError(
                 "CONFIG_VALUE",
                 f"the connection is not one to a {source.database}",
@@ -67,44 +65,38 @@ def _relations(config: Config, name: str) -> list[CapturedRelation]:
                 todo="set database: mariadb with a mariadb:// connection, mysql with mysql://, or"
                 " postgres with postgresql://",
             )
-        read = (
-            pg_catalog.read_schemas if source.database == "postgres" else mysql_catalog.read_schemas
+        found = kind.read_schemas(
+            connection, name, config.prefix(name), source.tables, source.decimals
         )
-        found = read(connection, name, config.prefix(name), source.tables, source.decimals)
         if source.capture == "debezium" and source.snapshots is None:
-            _check_whole_rows(connection, name, source)
+            ours = None if source.connect is None else False
+            kind.require_whole_rows(
+                Captor(connection, name, list(source.tables.values()), ours=ours)
+            )
         return found
     if source.full_rows is not True:
-        statement = "ALTER TABLE ... REPLICA IDENTITY FULL on each table"
-        if source.database != "postgres":
-            statement = "SET GLOBAL binlog_row_image = 'FULL'"
         raise FrescoError(
             "SOURCE_REPLICA_IDENTITY",
             "without a connection nobody can see that events carry full rows",
             where=f"sources.{name}",
-            todo=f"give a connection, or run {statement} and set full_rows: true",
+            todo=f"give a connection, or run {kind.whole_rows} and set full_rows: true",
         )
     return [_relation(config, name, source, table) for table in source.tables]
 
 
-def _check_whole_rows(connection: str, name: str, source: Source) -> None:
-    if source.database == "postgres":
-        pg_catalog.check_replica_identity(connection, name, list(source.tables.values()))
-    else:
-        ours = None if source.connect is None else False
-        tables = list(source.tables.values())
-        mysql_check.require(name, mysql_check.check_server(connection, name, tables, ours))
+def _kind(name: str, source: Source) -> SourceKind:
+    return kind_of_database(source.database, f"sources.{name}.database")
 
 
 def _relation(config: Config, name: str, source: Source, table: str) -> CapturedRelation:
     """A relation that no connection can describe."""
     topic = f"{config.prefix(name)}.{source.tables[table]}"
     if table in source.columns:
-        columns = source.columns[table]
+        columns, kind = source.columns[table], _kind(name, source)
         return captured(
             f"{name}.{table}",
             topic,
-            [(column, _captured_type(source, text)) for column, text in columns.items()],
+            [(column, kind.captured_type(text)) for column, text in columns.items()],
             key=source.keys.get(table, []),
             collection=source.tables[table],
             decimals=source.decimals,
@@ -121,11 +113,6 @@ def _relation(config: Config, name: str, source: Source, table: str) -> Captured
         )
     key_part = key.get("schema") if isinstance(key, dict) else None
     return schema_from_connect(value["schema"], f"{name}.{table}", topic, key_part)
-
-
-def _captured_type(source: Source, text: str) -> str:
-    """A type of the configuration as `schema.spark_type` knows it."""
-    return text if source.database == "postgres" else kind_of(text).captured
 
 
 def first_record(config: Config, topic: str) -> tuple[Any, Any]:

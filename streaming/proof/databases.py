@@ -18,8 +18,9 @@ import pyarrow.csv
 from psycopg import sql
 
 from streaming.algebra.tree import Relation
-from streaming.ask.mariadb.mysql_url import is_mysql
+from streaming.ask.mariadb.mariadb_kind import MARIADB
 from streaming.ask.postgres.pg_catalog import connected, split_name
+from streaming.ask.source_kinds import kind_of_connection
 from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
 from streaming.proof import recorded
@@ -199,7 +200,7 @@ def _read_all(
                 todo=f"set sources.{source}.connection",
             )
         own = [one for one in relations if one.name.partition(".")[0] == source]
-        if is_mysql(databases[source].connection):
+        if kind_of_connection(databases[source].connection) is MARIADB:
             lost_ones = {relation.name: forgotten.columns(relation) for relation in own}
             found = read_tables(source, databases[source], own, lost_ones)
             for relation in own:

@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from streaming.ask.mariadb import mysql_check
-from streaming.ask.mariadb.mysql_check import check_rights, check_server
-from streaming.ask.mariadb.mysql_url import is_mysql
 from streaming.ask.postgres import published
+from streaming.ask.source_kind import Captor
 from streaming.captured import source_origin, source_topics
 from streaming.captured.checked import Checked, Rule, failed
 from streaming.cdc import (
@@ -31,6 +30,7 @@ from streaming.service.surroundings import (
     examined_records,
     examined_sources,
     examined_topics,
+    kind_of,
 )
 from streaming.spark.java import java_command
 from streaming.spark.spark_session import versions
@@ -126,7 +126,7 @@ def _trusted(config: Config) -> Iterator[Checked]:
     names = [
         name
         for name, one in config.sources.items()
-        if one.database == "postgres" and one.capture == "debezium"
+        if kind_of(one, name).log_rights is None and one.capture == "debezium"
         if one.snapshots is None and one.connect is None
     ]
     if names:
@@ -158,19 +158,22 @@ def _server(config: Config, name: str, planned: bool) -> Iterator[Checked]:
     """The right to read a MariaDB's or MySQL's log; the log itself where nothing can be planned."""
     source = config.sources[name]
     connection = source.secret()
-    if connection is None or not is_mysql(connection):
+    kind = kind_of(source, name)
+    if connection is None or kind.log_rights is None:
         return
     try:
         if not planned:
-            yield from check_server(connection, name, list(source.tables.values()))
-        yield check_rights(connection, name)
+            yield from kind.log_checks(Captor(connection, name, list(source.tables.values())))
+        yield kind.log_rights(connection, name)
     except FrescoError as error:
-        yield failed(f"log of {name}", error)
+        yield failed(f"{kind.log_name} of {name}", error)
 
 
 def _topics(config: Config, pipeline: Pipeline) -> set[str]:
     """All topics that there are, where they tell who captures a source; none without a broker."""
-    if all(one.dialect == "postgres" for one in pipeline.sources):
+    if all(
+        kind_of(config.sources[one.name], one.name).log_rights is None for one in pipeline.sources
+    ):
         return set()
     with suppress(FrescoError), closing(Broker(config)) as broker:
         return broker.topics()

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Iterator
 from http.client import HTTPException
 
 from streaming.algebra.scans import columns_read
-from streaming.ask.mariadb.mysql_check import check_server
-from streaming.ask.postgres.published import check_published
+from streaming.ask.source_kind import Captor, SourceKind
+from streaming.ask.source_kinds import kind_of_database
 from streaming.captured.captured_schema import CapturedRelation, CapturedSource
 from streaming.captured.checked import Checked, failed, warn
 from streaming.captured.source_topics import capture_topic, check_topics
@@ -113,8 +113,17 @@ def wanted_of(source: Source, captured: CapturedSource, pipeline: Pipeline) -> W
         captured.snapshot,
         captured.transactions == "metadata",
         source.decimals,
-        captured.dialect == "mysql",
+        kind_of(source, captured.name).connector == "mysql",
     )
+
+
+def kind_of(source: Source, name: str) -> SourceKind:
+    """The kind of a configured source.
+
+    Raises:
+        FrescoError: CONFIG_VALUE.
+    """
+    return kind_of_database(source.database, f"sources.{name}.database")
 
 
 def captured_here(source: Source, prefix: str, topics: Collection[str]) -> bool | None:
@@ -134,6 +143,7 @@ def examined_sources(
     """
     for captured in pipeline.sources:
         source = config.sources[captured.name]
+        kind = kind_of(source, captured.name)
         wanted, publication = wanted_of(source, captured, pipeline), None
         numbers = [
             f"{one.counted_as}.{column.name}"
@@ -142,7 +152,7 @@ def examined_sources(
             if is_decimal(column.type) and source.snapshots is None
         ]
         yield from check_decimals(wanted, numbers)
-        if source.database == "postgres" and source.snapshots is None:
+        if captured.log.marks_unchanged and source.snapshots is None:
             yield from check_placeholder(captured.name, pipeline.captured_of(captured.name))
         if source.connect is not None:
             address = source.connect.get_secret_value()
@@ -153,14 +163,10 @@ def examined_sources(
             continue
         tables, name = list(source.tables.values()), captured.name
         try:
-            if source.database == "postgres":
-                yield from check_published(connection, name, tables, publication)
-            else:
-                ours = captured_here(source, captured.prefix, topics)
-                yield from check_server(connection, name, tables, ours)
+            ours = captured_here(source, captured.prefix, topics)
+            yield from kind.log_checks(Captor(connection, name, tables, publication, ours))
         except FrescoError as error:
-            what = "publication" if source.database == "postgres" else "log"
-            yield failed(f"{what} of {name}", error)
+            yield failed(f"{kind.log_name} of {name}", error)
 
 
 def examined_dates(config: Config, pipeline: Pipeline) -> Iterator[Checked]:
@@ -173,7 +179,11 @@ def examined_dates(config: Config, pipeline: Pipeline) -> Iterator[Checked]:
             read.setdefault(name, set()).update(positions)
     for captured in pipeline.sources:
         source, connection = config.sources[captured.name], config.sources[captured.name].secret()
-        asked = source.database == "postgres" and captured.snapshot and source.snapshots is None
+        asked = (
+            kind_of(source, captured.name).old_calendar
+            and captured.snapshot
+            and source.snapshots is None
+        )
         if connection is None or not asked:
             continue
         dates, wanted = dict[str, list[str]](), dict[str, list[str]]()

@@ -12,6 +12,7 @@ import pymysql
 from alteredpostgres import AlteredTable, as_compared
 from askedmariadb import log_end, log_of
 
+from streaming.ask.mariadb.mariadb_kind import MYSQL_LOG
 from streaming.ask.mariadb.mysql_catalog import read_schemas
 from streaming.ask.mariadb.mysql_url import arguments, parse_url
 from streaming.capture.envelope import Envelope, Table
@@ -35,7 +36,7 @@ class AlteredMariadbTable(AlteredTable):
             update={"tables": {"entry": "shop.entry"}, "database": "mariadb"}
         )
         self.config = self.config.model_copy(update={"sources": {"north": source}})
-        self.dialect, self.dsn, self.texts = "mysql", server.url("shop"), dict(views)
+        self.log_format, self.dsn, self.texts = MYSQL_LOG, server.url("shop"), dict(views)
         known = arguments(parse_url(self.dsn, "shop"))
         self._asked = pymysql.connect(**{**known, "autocommit": True})
         listed = ", ".join(f"{name} {type_}" for name, type_ in columns.items())

@@ -15,6 +15,7 @@ from alteredpostgres import both_ways
 from askedmariadb import captured, log_end, log_of
 from mysqlservers import MARIADBS, database_server
 
+from streaming.ask.mariadb.mariadb_kind import MYSQL_LOG
 from streaming.capture.envelope import Envelope, Table
 from streaming.capture.log_events import Commit, Ddl, RowChange
 from streaming.capture.position import Progress
@@ -137,7 +138,7 @@ def test_oddity_37_a_column_dropped_and_made_anew_is_told_by_a_row_without_it(
     publisher = Publisher(Envelope("shop", "n"), {("shop", "anew"): table}, Progress(at))
     messages = [message for event in found for message in publisher.handle(event)]
     records = [(m[0], m[2].decode()) for m in messages if m[0] == table.topic and m[2]]
-    decoder = Decoder(before, [CapturedSource("shop", "shop", dialect="mysql")])
+    decoder = Decoder(before, [CapturedSource("shop", "shop", log=MYSQL_LOG)])
     decoded = decoder.decode(Topics().batch(records))
     (lost,) = unread(decoded.rows["shop.anew"])
     assert (lost.position, lost.missing, decoded.bad) == (1, True, ())

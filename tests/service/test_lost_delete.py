@@ -9,6 +9,7 @@ import pytest
 from askedmariadb import captured, log_end, log_of
 from mysqlservers import MARIADBS, database_server
 
+from streaming.ask.mariadb.mariadb_kind import MYSQL_LOG
 from streaming.capture.envelope import Envelope, Table
 from streaming.capture.log_events import Commit, RowChange
 from streaming.capture.position import Progress
@@ -84,7 +85,7 @@ class Logged(Shop):
         for view in views:
             choices[view.name] = choose(self.config, view, by_name, choices)
         groups = form_groups(self.config, views, choices, by_name.keys())
-        sources = (CapturedSource("shop", "shop", dialect="mysql", snapshot=False),)
+        sources = (CapturedSource("shop", "shop", log=MYSQL_LOG, snapshot=False),)
         made = {group.name: group.views for group in groups}
         return Pipeline(NAME, sources, tuple(self._captured), tuple(views), made, choices)
 

@@ -14,6 +14,7 @@ from askedmariadb import captured, log_end, log_of
 from mysqlservers import MARIADBS, database_server
 
 from streaming.ask.mariadb import mysql_url
+from streaming.ask.mariadb.mariadb_kind import MYSQL_LOG
 from streaming.ask.mariadb.mysql_catalog import read_schemas
 from streaming.ask.mariadb.mysql_check import check_server
 from streaming.ask.mariadb.mysql_url import arguments, asking, parse_url
@@ -201,7 +202,7 @@ def test_rows_say_the_types_they_were_written_by(server: Mariadb) -> None:
     records = [(m[0], m[2].decode()) for m in messages if m[0] == table.topic and m[2]]
     retyped = {name for name in RETYPED if name != "n"}
     for relations, misread in ((before, 2), (after, 1)):
-        decoder = Decoder(relations, [CapturedSource("shop", "shop", dialect="mysql")])
+        decoder = Decoder(relations, [CapturedSource("shop", "shop", log=MYSQL_LOG)])
         decoded = decoder.decode(Topics().batch(records))
         assert decoded.bad == ()
         names = [column.name for column in relations[0].relation.schema]

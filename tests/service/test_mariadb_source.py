@@ -16,6 +16,7 @@ from writers import at_work
 
 from streaming.algebra.source_queries import SourceQuery
 from streaming.algebra.tree import Join, Scan
+from streaming.ask.mariadb.mariadb_kind import MYSQL_LOG
 from streaming.ask.mariadb.mysql_session import PLAIN
 from streaming.ask.mariadb.mysql_source import MysqlSource
 from streaming.ask.mariadb.mysql_url import connect, parse_url
@@ -90,7 +91,7 @@ def test_a_row_is_the_same_from_the_snapshot_the_log_a_query_and_verify(
     changes = [one for one in until_rows(reader, len(ROWS)) if isinstance(one, RowChange)]
     assert [change.before for change in changes] == [event["payload"]["after"] for event in events]
 
-    decoder = Decoder([odd], [CapturedSource("shop", "shop", dialect="mysql")])
+    decoder = Decoder([odd], [CapturedSource("shop", "shop", log=MYSQL_LOG)])
     records = [("shop.shop.odd", json.dumps(event)) for event in events]
     decoded = decoder.decode(Topics().batch(records))
     assert decoded.bad == ()

@@ -22,6 +22,7 @@ from mysqledges import DOCUMENTS, EDGES, MADE
 from mysqlservers import EVERY, database_server
 
 from streaming.algebra.tree import Join, Scan
+from streaming.ask.mariadb.mariadb_kind import MYSQL_LOG
 from streaming.ask.mariadb.mysql_session import PLAIN
 from streaming.ask.mariadb.mysql_url import connect, parse_url
 from streaming.ask.mariadb.mysql_values import columns_of
@@ -105,7 +106,7 @@ def decoded(relation: CapturedRelation, images: Sequence[dict[str, Any]]) -> pa.
         }
         for at, image in enumerate(images, 1)
     ]
-    decoder = Decoder([relation], [CapturedSource("shop", "shop", dialect="mysql")])
+    decoder = Decoder([relation], [CapturedSource("shop", "shop", log=MYSQL_LOG)])
     found = decoder.decode(Topics().batch([(relation.topic, json.dumps(one)) for one in events]))
     assert found.bad == ()
     rows = found.rows[relation.relation.name]

@@ -202,7 +202,6 @@ def test_a_good_name_is_taken(name: str) -> None:
         (smallest(limits={"offsets_per_batch": 0}), "limits.offsets_per_batch"),
         (smallest(retention={"updates_hours": 0}), "retention.updates_hours"),
         (smallest(transactions_span="north.entry"), "transactions_span"),
-        (with_source(database="oracle"), "sources.north.database"),
         (with_source(transactions="none"), "sources.north.transactions"),
         (with_source(tables=["entry"]), "sources.north.tables"),
     ],

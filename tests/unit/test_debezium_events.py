@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from streaming.ask.mariadb.mariadb_kind import MYSQL_LOG
 from streaming.captured.captured_schema import captured
 from streaming.cdc.debezium import Decoder
 from tests.sourcelog import SourceLog, Topics
@@ -191,7 +192,7 @@ def test_mysql_transactions_keep_their_whole_id() -> None:
         "transaction": {"id": "file=binlog.000182,pos=339", "total_order": 1},
         "op": "c",
     }
-    source = CapturedSource("north", "north", dialect="mysql")
+    source = CapturedSource("north", "north", log=MYSQL_LOG)
     end = {
         "status": "END",
         "id": "file=binlog.000182,pos=339",

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from streaming.ask.mariadb.mariadb_kind import MYSQL_LOG
 from streaming.ask.mariadb.mysql_state import Place
 from streaming.capture.envelope import Envelope, Origin, Table
 from streaming.captured.captured_schema import CapturedSource
@@ -19,7 +20,7 @@ from streaming.cdc.intake import Intake
 from tests.mysqlshop import SHOP
 from tests.unit.test_debezium_values import read_golden
 
-SOURCE = CapturedSource("shop", "shop", dialect="mysql", transactions="per-event")
+SOURCE = CapturedSource("shop", "shop", log=MYSQL_LOG, transactions="per-event")
 GOLDEN = "shop_mysql_single.jsonl"
 
 

@@ -6,12 +6,13 @@ import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
+from streaming.ask.mariadb.mariadb_kind import MYSQL_LOG
 from streaming.captured.captured_schema import CapturedSource
 from streaming.cdc.debezium import Decoder
 from tests.mysqlshop import SHOP, relation
 from tests.unit.test_debezium_values import read_golden
 
-SOURCE = CapturedSource("shop", "shop", dialect="mysql")
+SOURCE = CapturedSource("shop", "shop", log=MYSQL_LOG)
 ODD = {
     "id": "int(11)", "t": "tinyint(4)", "tu": "tinyint(3) unsigned", "iu": "int(10) unsigned",
     "bu": "bigint(20) unsigned", "d": "decimal(18,2)", "dw": "decimal(38,10)", "f": "float",

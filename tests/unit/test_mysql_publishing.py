@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from streaming.ask.mariadb.mariadb_kind import MYSQL_LOG
 from streaming.ask.mariadb.mysql_state import Place
 from streaming.capture.envelope import Envelope, Message, Table
 from streaming.capture.log_events import (
@@ -184,7 +185,7 @@ def test_what_is_published_decodes_and_a_transaction_s_position_is_its_last_byte
         key=["id"],
         collection="bank.entry",
     )
-    source = CapturedSource("shop", "shop", dialect="mysql")
+    source = CapturedSource("shop", "shop", log=MYSQL_LOG)
     batch = Topics().batch([(topic, value.decode()) for topic, _, value in messages if value])
     decoded = Decoder([relation], [source]).decode(batch)
     assert decoded.bad == ()
@@ -202,7 +203,7 @@ def test_what_is_published_decodes_and_a_transaction_s_position_is_its_last_byte
 
 def test_debezium_s_own_end_without_the_place_counts_from_the_beginning() -> None:
     relation = captured("shop.t", "shop.bank.t", [("id", "bigint")], key=["id"])
-    source = CapturedSource("shop", "shop", dialect="mysql")
+    source = CapturedSource("shop", "shop", log=MYSQL_LOG)
     end = {"status": "END", "id": "file=binlog.000182,pos=339", "ts_ms": 1, "data_collections": []}
     batch = Topics().batch([("shop.transaction", json.dumps(end))])
     (position,) = Decoder([relation], [source]).decode(batch).transactions["shop"]["position"]

@@ -12,11 +12,14 @@ import pytest
 from pymysqlreplication.constants import FIELD_TYPE as T
 
 from streaming.algebra.tree import Relation
+from streaming.ask.mariadb.mariadb_kind import MARIADB, MYSQL_LOG
 from streaming.ask.mariadb.mysql_filter import weaker
 from streaming.ask.mariadb.mysql_types import kind_of
-from streaming.ask.mariadb.mysql_url import is_mysql, parse_url
+from streaming.ask.mariadb.mysql_url import parse_url
 from streaming.ask.mariadb.mysql_values import MysqlColumn
+from streaming.ask.postgres.postgres_kind import POSTGRES
 from streaming.ask.reduction import reduction
+from streaming.ask.source_kinds import kind_of_connection
 from streaming.capture.cells import cell, log_encoders, schema_text
 from streaming.capture.charsets import Charsets
 from streaming.capture.table_map import LoggedColumn
@@ -198,7 +201,7 @@ def decoded(column_type: str, value: Any, unfit: list[int] | None = None) -> Any
         "source": {"file": "binlog.000002", "pos": 5},
         "transaction": {"id": "file=binlog.000002,pos=4", "total_order": 1},
     }
-    source = CapturedSource("s", "s", dialect="mysql")
+    source = CapturedSource("s", "s", log=MYSQL_LOG)
     found = Decoder([relation], [source]).decode(Topics().batch([("s.b.t", json.dumps(event))]))
     assert found.bad == ()
     rows = found.rows["s.t"]
@@ -306,7 +309,8 @@ def test_a_connection_is_a_url_that_hides_its_password() -> None:
     assert (url.host, url.port, url.user, url.password) == ("db.example", 3307, "me", "p@ss")
     assert (url.database, url.ssl_ca) == ("bank", "/ca.pem")
     assert "p@ss" not in repr(url)
-    assert is_mysql("MariaDB://x") and not is_mysql("postgresql://x")
+    assert kind_of_connection("MariaDB://x") is MARIADB
+    assert kind_of_connection("postgresql://x") is POSTGRES
     for wrong in ("mariadb://nobody", "mariadb://u@h:x/", "mariadb://u@h/d?what=1"):
         with pytest.raises(FrescoError, match="SOURCE_CONNECTION"):
             parse_url(wrong, "shop")

@@ -160,7 +160,11 @@ STEPS = (
     ),
     *("stages.rel_riding", "stages.merge_stage", "isolated.isolated_stage", "service.stage_set"),
 )
-CHECKS = ("streaming.ask.mariadb.mysql_check", "streaming.cdc.connector_settings")
+CHECKS = (
+    "streaming.ask.mariadb.mysql_check",
+    "streaming.ask.postgres.published",
+    "streaming.cdc.connector_settings",
+)
 """Modules of nothing but what a start looks at."""
 AREAS = "SOURCE VIEW WAREHOUSE KAFKA STATE ROWS SERVICE MERGE VALUE READ GROUP STAGE PROTOCOL"
 """What codes of steps begin with; other areas are of what is checked before: SQL, CONFIG, MODE and so on."""

@@ -47,11 +47,6 @@ class MysqlUrl:
         return f"{self.host}:{self.port}"
 
 
-def is_mysql(connection: str) -> bool:
-    """Whether a connection string is a MariaDB or MySQL URL."""
-    return connection.partition("://")[0].lower() in SCHEMES
-
-
 def parse_url(url: str, source: str) -> MysqlUrl:
     """The parts of a URL; `?ssl_ca=FILE` makes the connection check the server's certificate.
 

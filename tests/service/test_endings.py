@@ -76,23 +76,29 @@ def check_end(service: Process, children: set[int], reason: str, group: str) -> 
 
 
 @pytest.mark.timeout(900)
-def test_signals_to_the_group_and_a_closed_terminal_end_a_service_that_runs(
-    make_pipeline: Callable[[str], Pipeline],
-) -> None:
-    """Ctrl-C at a terminal and `timeout` signal the whole group; a closed terminal, the driver."""
-    pipeline = make_pipeline("ending")
-    for number, send in (
-        (signal.SIGTERM, os.killpg),
+@pytest.mark.parametrize(
+    ("number", "send"),
+    [
         (signal.SIGINT, os.killpg),
         (signal.SIGHUP, os.kill),
-    ):
-        with pipeline.running(f"by-{number.name}") as service:
-            until(lambda: "stage integrator runs" in service.says, "its start", alive=service)
-            until(pipeline.newest, "an epoch", alive=service)
-            children = members(service.pid)
-            send(service.pid, number)
-            assert service.ends() == 0, service.tail()
-        check_end(service, children, number.name, pipeline.group)
+        # Other tests send it: to the driver alone, and to the group with Kafka away.
+        pytest.param(signal.SIGTERM, os.killpg, marks=pytest.mark.deep),
+    ],
+)
+def test_signals_to_the_group_and_a_closed_terminal_end_a_service_that_runs(
+    make_pipeline: Callable[[str], Pipeline],
+    number: signal.Signals,
+    send: Callable[[int, signal.Signals], None],
+) -> None:
+    """Ctrl-C at a terminal and `timeout` signal the whole group; a closed terminal, the driver."""
+    pipeline = make_pipeline(f"ending_by_{number.name.lower()}")
+    with pipeline.running() as service:
+        until(lambda: "stage integrator runs" in service.says, "its start", alive=service)
+        until(pipeline.newest, "an epoch", alive=service)
+        children = members(service.pid)
+        send(service.pid, number)
+        assert service.ends() == 0, service.tail()
+    check_end(service, children, number.name, pipeline.group)
 
 
 @pytest.mark.timeout(900)

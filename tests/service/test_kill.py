@@ -84,7 +84,7 @@ def test_killed_at_any_moment_the_views_and_the_record_come_out_whole(
     assert len(kills) == count
     pipeline = make_pipeline(f"killed_{count}")
     with ExitStack() as last:
-        with bank.at_work(pipeline, rate=10, seed=seed):
+        with bank.at_work(pipeline, rate=5, seed=seed):
             for kill in kills:
                 with pipeline.running() as service:
                     await_moment(kill, pipeline, service)

@@ -22,7 +22,7 @@ def test_a_paused_driver_that_wakes_up_is_fenced_and_says_who_holds_the_pipeline
     steps = pipeline.warehouse / "_state" / f"merge-{pipeline.group}" / "manifests"
     with ExitStack() as starts:
         first = starts.enter_context(pipeline.running("first"))
-        with bank.at_work(pipeline, seed=99):
+        with bank.at_work(pipeline, rate=8, seed=99):
             until(pipeline.newest, "the first epoch", alive=first)
             before = max(os.listdir(steps))
             until(lambda: max(os.listdir(steps)) > before, "a step, hardly applied", alive=first)

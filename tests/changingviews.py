@@ -77,6 +77,7 @@ class Shop:
         self.views.mkdir(parents=True)
         self.log, self._offsets = SourceLog("north"), Offsets()
         self.rows: dict[int, tuple[int, int]] = {}
+        self.words: set[tuple[int, str]] = set()
         self.events: list[dict[str, Any]] = []
         self.records: dict[str, list[dict[str, Any]]] = {}
         self.log_format: LogFormat = POSTGRES_LOG
@@ -125,6 +126,7 @@ class Shop:
 
     def other(self, id_: int, words: str) -> None:
         """A transaction on the other relation."""
+        self.words.add((id_, words))
         self._commit(("other", "c", None, {"id": id_, "words": words}))
 
     def spoiled(self) -> None:

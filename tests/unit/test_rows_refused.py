@@ -7,51 +7,18 @@ by blocks of N transactions, and of stages that run in drivers of their own.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from test_rows_that_conflict import back, proved_but_for_gaps, told, trouble
 from test_view_changes import rows
 
-from streaming.algebra.source_queries import SourceAnswer, SourceQuery
-from streaming.ask.postgres.pg_state import PgState
-from streaming.engines.duck.signed import Signed
-from streaming.scalars.types import delta_schema
 from streaming.stages import asking_stage
 from streaming.warehouse.data_files import Place
 from streaming.warehouse.snapshot import open_group, suspended_views
-from tests.changingviews import NAME, VIEWS, Driver, Shop, relations
+from tests.changingviews import NAME, VIEWS, Driver, Shop
+from tests.keptwarehouse import NOWHERE, Asked
 
-NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
 ENTRIES = VIEWS["entries"]
-
-
-class Asked:
-    """The shop's database, which always answers with all that has been committed."""
-
-    durable = 0
-
-    def __init__(self, shop: Shop, name: str, operators: Any) -> None:
-        self._shop, self.name, self._operators = shop, name, operators
-
-    def answer(self, query: SourceQuery[Signed]) -> SourceAnswer[Signed]:
-        log, (entry, other) = self._shop.log, relations()
-        have = {(0, (id_, *values)): 1 for id_, values in self._shop.rows.items()}
-        base = {
-            "north.entry": Signed(delta_schema(entry.relation.schema), bag=have),
-            "north.other": Signed(delta_schema(other.relation.schema), bag={}),
-        }
-        given = tuple(self._operators.evaluate(p.tree, {**base, **p.inputs}) for p in query.parts)
-        state = PgState(log.lsn, log.transaction + 1, log.transaction + 1)
-        return SourceAnswer(query.view, query.id, query.step, self.name, given, state)
-
-    def pin(self) -> None: ...
-
-    def release(self) -> None: ...
-
-    def mark(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def asked_shop(folder: Path, monkeypatch: pytest.MonkeyPatch, entries: str) -> Shop:

@@ -7,6 +7,7 @@ from typing import Any
 
 from streaming.algebra.numbered import NumberedBags
 from streaming.ask.processor import QueryProcessor
+from streaming.durable import as_json
 from streaming.messages import SourceLog, Updates
 from streaming.viewmanagers.asking.compensating import CompensatingManager
 from streaming.viewmanagers.asking.eca import EcaManager
@@ -80,4 +81,4 @@ def state(manager: Any, operators: NumberedBags) -> Any:
             return [opened(value) for value in note]
         return note
 
-    return opened(manager.snapshot())
+    return opened(as_json(manager.snapshot()))

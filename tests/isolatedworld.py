@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from streaming.algebra.bag import Bag, Numbered, bag, evaluate, flat, numbered
 from streaming.algebra.numbered import NumberedBags
+from streaming.durable import as_json
 from streaming.isolated.isolated_manager import Isolated
 from streaming.isolated.session_messages import Installed, StartSession
 from streaming.messages import ActionList, Rel
@@ -54,7 +54,7 @@ class World:
         """One message; with `restarts` the machine crashes after it and goes on from its snapshot."""
         sent = self.machine.handle(message)
         if self.restarts:
-            saved = json.loads(json.dumps(self.machine.snapshot()))
+            saved = as_json(self.machine.snapshot())
             self.machine = self._new()
             self.machine.restore(saved)
             again = self.machine.resume()

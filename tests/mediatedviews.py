@@ -14,6 +14,7 @@ from streaming.algebra.bag import Bag, Numbered, evaluate, flat
 from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.source_queries import SourceAnswer, SourceQuery
 from streaming.algebra.tree import Relation, Tree, relations
+from streaming.durable import as_json
 from streaming.messages import ActionList, RelRun, Suspend, Updates
 from streaming.simulator.nodes import AskingNode, ReplicaNode
 from streaming.viewmanagers.base import ViewSpec
@@ -76,7 +77,10 @@ class ViewNode:
 
     def crash(self) -> None:
         """Everything again from its snapshot."""
-        saved, inner = json.dumps(self.mediator.snapshot()), json.dumps(self.inner.snapshot())
+        saved, inner = (
+            json.dumps(as_json(self.mediator.snapshot())),
+            json.dumps(as_json(self.inner.snapshot())),
+        )
         self.mediator = self._mediator()
         self.mediator.restore(json.loads(saved))
         self.inner = self.inner.reborn(inner)

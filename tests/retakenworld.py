@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Literal
 
 from streaming.cdc.intake import Intake, IntakeResult
 from streaming.cdc.later_snapshots import CLOCKS_MS
+from streaming.durable import as_json
 from tests.intakeworld import Recorded, make, relations, snapshot_of
 from tests.sourcelog import Record, SourceLog, Topics
 
@@ -44,7 +44,7 @@ class Source:
     def step(self, records: list[Record] | None = None, now_ms: int = 0) -> IntakeResult:
         result = self.intake.step(self.topics.batch(records or []), now_ms)
         self.results.append(result)
-        saved = json.loads(json.dumps(self.intake.snapshot()))
+        saved = as_json(self.intake.snapshot())
         self.intake = self._made()
         self.intake.restore(saved)
         return result

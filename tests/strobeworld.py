@@ -7,7 +7,6 @@ which a test has evaluated when it wants to and delivered when it wants to, and 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.source_queries import Answer, Query, SourceAnswer, SourceQuery
 from streaming.algebra.tree import Relation, Tree
 from streaming.ask.processor import QueryProcessor
+from streaming.durable import as_json
 from streaming.messages import ActionList, GlobalPart, Updates
 from streaming.viewmanagers.base import ViewSpec
 from tests.askedsources import Sources
@@ -76,10 +76,10 @@ class Played:
 
     def restart(self) -> None:
         if self._restarts:
-            saved = json.loads(json.dumps(self.manager.snapshot()))
+            saved = as_json(self.manager.snapshot())
             self.manager = self._new()
             self.manager.restore(saved)
-            assert json.loads(json.dumps(self.manager.snapshot())).keys() == saved.keys()
+            assert as_json(self.manager.snapshot()).keys() == saved.keys()
 
     def evaluate(self, at: str) -> SourceAnswer[Numbered]:
         """A source evaluates its oldest statement now."""

@@ -168,9 +168,7 @@ def query_note(operators: Operators[V], query: Query[V]) -> dict[str, Any]:
         "terms": [
             {
                 "sign": term.sign,
-                "known": [
-                    [list(k.places), operators.pack(k.rows).model_dump()] for k in term.known
-                ],
+                "known": [[list(k.places), operators.pack(k.rows)] for k in term.known],
                 "asked": list(term.asked),
             }
             for term in query.terms

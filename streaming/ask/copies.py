@@ -123,9 +123,8 @@ class Copies(Generic[V]):
 
     def snapshot(self) -> dict[str, Any]:
         """The state as JSON values; relations by reference."""
-        packed = {name: self._operators.pack(rows) for name, rows in self.rows.items()}
         return {
-            "rows": {name: reference.model_dump() for name, reference in packed.items()},
+            "rows": {name: self._operators.pack(rows) for name, rows in self.rows.items()},
             "states": {
                 source: [state.position, state.upto, self._beyond[source]]
                 for source, state in self.states.items()

@@ -68,14 +68,12 @@ def evaluation_note(
             {
                 "index": index,
                 "sign": left.sign,
-                "pieces": [
-                    [list(k.places), operators.pack(k.rows).model_dump()] for k in left.pieces
-                ],
+                "pieces": [[list(k.places), operators.pack(k.rows)] for k in left.pieces],
                 "asked": list(left.asked),
             }
             for index, left in one.working.items()
         ],
-        "total": operators.pack(one.total).model_dump(),
+        "total": operators.pack(one.total),
         "step": one.step,
         "sent": [
             {"step": step, "source": sent.source, "shares": _shares_note(sent)}

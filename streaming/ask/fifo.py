@@ -283,11 +283,11 @@ class FifoAdapter(Generic[V]):
     def _note(self, step: int, waiting: Out[V]) -> dict[str, Any]:
         query, answer, pack = waiting.query, waiting.answer, self._operators.pack
         parts = [
-            [tree_note(p.tree), {name: pack(rows).model_dump() for name, rows in p.inputs.items()}]
+            [tree_note(p.tree), {name: pack(rows) for name, rows in p.inputs.items()}]
             for p in query.parts
         ]
         held = answer and {
-            "rows": [pack(rows).model_dump() for rows in answer.rows],
+            "rows": [pack(rows) for rows in answer.rows],
             "state": self._codec.note(answer.state),
         }
         return {

@@ -13,7 +13,7 @@ place where state changes, so an error in between leaves the assembler as it was
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -213,6 +213,13 @@ class Assembler:
         return Taken(rows, table, tainted)
 
     # Snapshots ------------------------------------------------------------------------------------
+
+    @property
+    def held_files(self) -> Iterator[str]:
+        """Those that its rows are in."""
+        logs = (state.log for state in self.state.sources.values())
+        for held in (*self.state.held.values(), *logs):
+            yield from held.paths
 
     def snapshot(self) -> dict[str, Any]:
         """All state as JSON; large chunks are staged, each once."""

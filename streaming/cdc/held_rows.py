@@ -80,6 +80,11 @@ class Held:
         return sum(chunk.near.num_rows for chunk in self.chunks)
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that rows of it are in."""
+        return tuple(chunk.path for chunk in self.chunks if chunk.path is not None)
+
+    @property
     def nbytes(self) -> int:
         """Bytes in memory."""
         return sum(chunk.near.nbytes for chunk in self.chunks)

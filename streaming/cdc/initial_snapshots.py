@@ -12,7 +12,7 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -218,6 +218,12 @@ class Snapshots:
         empty = {name: waiting.empty() for name, waiting in held.items()}
         self.state = AllSnapshots(self.state.states, empty)
         return rows, tainted
+
+    @property
+    def held_files(self) -> Iterator[str]:
+        """Those that its rows are in."""
+        for held in self.state.held.values():
+            yield from held.paths
 
     def snapshot(self) -> dict[str, Any]:
         """All state as JSON."""

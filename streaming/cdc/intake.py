@@ -288,6 +288,12 @@ class Intake:
             for source, position in self._positions.items()
         }
 
+    @property
+    def held_files(self) -> frozenset[str]:
+        """Those that rows are in of which a snapshot that was just taken speaks."""
+        parts = (self._assembler, self._snapshots, self._retaken)
+        return frozenset(path for part in parts for path in part.held_files)
+
     def snapshot(self) -> dict[str, Any]:
         """Everything between steps, as JSON; large held rows are staged first, each once."""
         self._retaken, retaken = self._retaken.snapshot()

@@ -19,7 +19,7 @@ incremental one what has come is used.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -274,6 +274,12 @@ class Retaken:
         return replace(self, takings=left, told=told if due.whole else self.told, past=past)
 
     # Snapshots of itself --------------------------------------------------------------------------
+
+    @property
+    def held_files(self) -> Iterator[str]:
+        """Those that its rows are in."""
+        for taking in self.takings.values():
+            yield from (*taking.rows.paths, *taking.later.paths)
 
     def snapshot(self) -> tuple[Retaken, dict[str, Any]]:
         """Itself with its rows staged, and what a JSON snapshot says of it."""

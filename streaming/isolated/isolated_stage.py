@@ -30,6 +30,7 @@ from typing import Any
 import pyarrow as pa
 
 from streaming import packed_rows as packing
+from streaming.durable import files_of
 from streaming.engines.duck.duck_operators import DuckOperators
 from streaming.engines.duck.signed import Signed
 from streaming.errors import FrescoError
@@ -49,7 +50,7 @@ from streaming.isolated.session_messages import (
 )
 from streaming.messages import ActionList, Rows
 from streaming.metrics import Metrics
-from streaming.runtime.stage_progress import staged_paths
+from streaming.runtime.snapshots import SessionsState
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import Manifest, StepResult
 from streaming.warehouse.data_files import Place
@@ -92,7 +93,7 @@ class IsolatedStage:
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """The machine as the manifest has it."""
         self.close()
-        saved = snapshot or {}
+        saved = SessionsState.loaded(snapshot) if snapshot else SessionsState.of(machine=None)
         self.operators = DuckOperators(
             lambda table: packing.pack(table, self._stage),
             lambda rows: packing.unpack(rows, self._warehouse),
@@ -100,15 +101,13 @@ class IsolatedStage:
         self.machine: Isolated[Signed] = Isolated(
             self.group.group, self.group.trees, self.operators
         )
-        if saved:
-            self.machine.restore(saved["machine"])
-        self.absent = Absent(
-            self.machine, saved.get("marks"), saved.get("suspended"), self.group.broken
-        )
-        self.epoch = int(saved.get("epoch", 0))
+        if snapshot:
+            self.machine.restore(saved.machine)
+        self.absent = Absent(self.machine, saved.marks, saved.suspended, self.group.broken)
+        self.epoch = saved.epoch
         self._again = False
-        self._read_ms = saved.get("read_ms")
-        self._positions: dict[str, str] = dict(saved.get("positions", {}))
+        self._read_ms = saved.read_ms
+        self._positions: dict[str, str] = dict(saved.positions)
         self._sources = {
             name: DeltaTableSource(
                 name,
@@ -116,22 +115,22 @@ class IsolatedStage:
                 relations,
                 self.operators,
                 pipeline=self.group.pipeline,
-                remembered=int(saved.get("durable", {}).get(name, 0)),
+                remembered=saved.durable.get(name, 0),
             )
             for name, (dsn, relations) in self.group.connections.items()
         }
 
     def _result(self, writes: dict[str, Any] | None = None) -> StepResult:
         return StepResult(
-            snapshot={
-                "machine": self.machine.snapshot(),
-                "marks": self.absent.marks,
-                "suspended": self.absent.suspended,
-                "epoch": self.epoch,
-                "read_ms": self._read_ms,
-                "positions": self._positions,
-                "durable": {name: source.durable for name, source in self._sources.items()},
-            },
+            snapshot=SessionsState.of(
+                machine=self.machine.snapshot(),
+                marks=self.absent.marks,
+                suspended=self.absent.suspended,
+                epoch=self.epoch,
+                read_ms=self._read_ms,
+                positions=self._positions,
+                durable={name: source.durable for name, source in self._sources.items()},
+            ),
             writes=writes or {},
         )
 
@@ -319,7 +318,8 @@ class IsolatedStage:
             self._metrics.suspended.labels(view).set(view in self.absent.suspended)
         if self.busy or time.monotonic() - self._tidied < UPKEEP_EVERY:
             return
-        kept = frozenset(staged_paths(manifest.snapshot)) | frozenset(staged_paths(manifest.writes))
-        self._staging.collect(self.machine.number, keep=kept)
+        written = map(Rows.model_validate, manifest.writes.get("changes", {}).values())
+        kept = {*SessionsState.loaded(manifest.snapshot).files, *files_of(list(written))}
+        self._staging.collect(self.machine.number, keep=frozenset(kept))
         self._upkeep.run(UPKEEP_SECONDS)
         self._tidied = time.monotonic()

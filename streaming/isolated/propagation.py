@@ -128,7 +128,7 @@ def advanced(walk: Walk[V], run: Places, rows: V) -> Walk[V]:
 
 def walk_note(operators: Operators[V], walk: Walk[V]) -> dict[str, Any]:
     """A walk as JSON values; its rows by reference."""
-    rows = None if walk.rows is None else operators.pack(walk.rows).model_dump()
+    rows = None if walk.rows is None else operators.pack(walk.rows)
     return {
         "view": walk.view,
         "sign": walk.sign,

@@ -159,7 +159,7 @@ class SessionState(Generic[V]):
         ops = self.operators
 
         def packed(values: Mapping[str, V]) -> dict[str, Any]:
-            return {name: ops.pack(value).model_dump() for name, value in values.items()}
+            return {name: ops.pack(value) for name, value in values.items()}
 
         return {
             "group": self.group,

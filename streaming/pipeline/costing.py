@@ -27,6 +27,7 @@ from streaming.pipeline.costs import Costs, Rates, pyco_costs, ryco
 from streaming.pipeline.plan import Pipeline
 from streaming.pipeline.pyco import ViewGraph, view_graph
 from streaming.runtime.manifests import Manifest, ManifestStore
+from streaming.runtime.snapshots import view_state
 from streaming.runtime.stage_names import INTEGRATOR, stage_name
 from streaming.scalars.expression import NUMBER
 from streaming.warehouse.updates import UpdatesReader
@@ -175,15 +176,16 @@ def _maintaining(
     joins, before = False, -1
     for manifest, written in steps:
         joined, number = not joins, _number(manifest)
-        joins = manifest.snapshot.get("joining", {}).get("joined", 0) is None
+        state = view_state(manifest.snapshot)
+        joins = state.waits
         known = before >= 0 or manifest.step == 1
-        if joined and not joins and manifest.snapshot["suspended"] is None:
+        if joined and not joins and state.suspended is None:
             yield manifest, written, known and number > before
         before = number
 
 
 def _number(manifest: Manifest) -> int:
-    return int(manifest.snapshot["control"]["number"])
+    return view_state(manifest.snapshot).number
 
 
 def _manifests(warehouse: Path, stage: str) -> list[tuple[Manifest, float]]:

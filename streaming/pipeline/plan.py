@@ -37,6 +37,7 @@ from streaming.pipeline.session_plan import (
 )
 from streaming.pipeline.source_schemas import source_relations
 from streaming.runtime.manifests import ManifestStore
+from streaming.runtime.snapshots import IntegratorState
 
 
 @dataclass(frozen=True)
@@ -289,6 +290,6 @@ def layouts_now(
     if any(found[name] != one for name, one in mine.items()):
         folder = config.warehouse / "_state" / "integrator" / "manifests"
         last = ManifestStore(folder).latest() if folder.exists() else None
-        number = int(last.snapshot["number"]) + 1 if last is not None else 0
+        number = IntegratorState.loaded(last.snapshot).number + 1 if last is not None else 0
         found = grown(mine, relations, number, whole)
     return found

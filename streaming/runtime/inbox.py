@@ -27,9 +27,9 @@ class Inbox:
         self._late = late
         self._seen: dict[str, list[int]] = {key: list(value) for key, value in (seen or {}).items()}
 
-    def snapshot(self) -> dict[str, list[int]]:
-        """ "topic producer" -> [generation, sequence]."""
-        return {key: list(value) for key, value in self._seen.items()}
+    def snapshot(self) -> dict[str, tuple[int, int]]:
+        """ "topic producer" -> (generation, sequence)."""
+        return {key: (value[0], value[1]) for key, value in self._seen.items()}
 
     def producers(self) -> set[str]:
         """All that have been heard of."""

@@ -16,9 +16,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from streaming.errors import FrescoError
+from streaming.durable import damaged, refuse_newer
 
 KEPT_MANIFESTS = 20
+VERSION = 1
 
 
 class Outgoing(BaseModel):
@@ -37,6 +38,8 @@ class Manifest(BaseModel):
     """One committed step of a stage."""
 
     model_config = ConfigDict(frozen=True)
+    version: int = VERSION
+    """Absent is 1; the snapshot has a version of its own."""
     stage: str
     step: int
     """From 1, without gaps."""
@@ -93,21 +96,18 @@ class ManifestStore:
         """The manifest of a step, as it is stored.
 
         Raises:
-            FrescoError: STATE_DAMAGED.
+            FrescoError: STATE_DAMAGED, STATE_NEWER.
             ManifestExists: it has been removed, because the chain is far ahead of it.
         """
         file = self._path(step)
         try:
-            return Manifest.model_validate_json(file.read_bytes())
+            found = Manifest.model_validate_json(file.read_bytes())
         except FileNotFoundError as error:
             raise ManifestExists(step) from error
         except ValidationError as error:
-            raise FrescoError(
-                "STATE_DAMAGED",
-                f"a manifest cannot be read: {error.errors()[0]['msg']}",
-                where=str(file),
-                todo="restore the file from a backup of the warehouse's _state folder",
-            ) from error
+            raise damaged("a manifest", error, str(file)) from error
+        refuse_newer("a manifest", found.version, VERSION, str(file))
+        return found
 
     def put(self, manifest: Manifest) -> None:
         """Write a manifest if its step has none: the commit point.

@@ -9,12 +9,13 @@ manifest what it had committed before that step.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from streaming.runtime.manifests import ManifestStore
+from streaming.runtime.snapshots import MergingState, ViewState, view_state
 from streaming.runtime.staging import last_of
 
 LOOK_SECONDS = 5.0
@@ -36,39 +37,19 @@ class ViewProgress:
     suspended: bool
 
 
-def view_progress(snapshot: Mapping[str, Any] | None, stage: str, start: int = 0) -> ViewProgress:
-    """What the snapshot of a durable manifest says.
+def view_progress(state: ViewState | None, stage: str, start: int = 0) -> ViewProgress:
+    """What the state in a durable manifest says.
 
     Args:
         stage: `view:<name>`.
         start: the first number that it handles.
     """
-    if snapshot is None:
+    if state is None:
         return ViewProgress(-1, start, False)
-    number = int(snapshot["control"]["number"])
-    suspended = snapshot["suspended"] is not None
     own = f"_staging/{stage.replace(':', '-')}/"
-    others = [path for path in staged_paths(snapshot) if not path.startswith(own)]
-    handled = min([number, *(last_of(path) - 1 for path in others)])
-    needed = number + 1
-    if "checkpoint" in snapshot:
-        checkpoint = snapshot["checkpoint"]
-        needed = int(checkpoint["number"]) + 1 if checkpoint else start
-    elif "joining" in snapshot and snapshot["joining"]["joined"] is None:
-        needed = 0  # one that asks, and is to come back with the relations as `_updates` has them
-    return ViewProgress(handled, needed, suspended)
-
-
-def staged_paths(value: Any) -> Iterator[str]:
-    """Every staged path inside a snapshot's references to rows."""
-    if isinstance(value, Mapping):
-        if isinstance(path := value.get("path"), str) and "sha256" in value:
-            yield path
-        for item in value.values():
-            yield from staged_paths(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from staged_paths(item)
+    others = [path for path in state.files if not path.startswith(own)]
+    handled = min([state.number, *(last_of(path) - 1 for path in others)])
+    return ViewProgress(handled, state.needed(start), state.suspended is not None)
 
 
 class Elsewhere:
@@ -85,7 +66,8 @@ class Elsewhere:
         Raises:
             FrescoError: STATE_DAMAGED.
         """
-        return view_progress(self._snapshot(stage), stage, start)
+        saved = self._snapshot(stage)
+        return view_progress(None if saved is None else view_state(saved), stage, start)
 
     def published(self, stage: str) -> int:
         """Every action list up to it is in a commit that is durable; -1 while there is none.
@@ -93,8 +75,8 @@ class Elsewhere:
         Raises:
             FrescoError: STATE_DAMAGED.
         """
-        snapshot = self._snapshot(stage)
-        return -1 if snapshot is None else int(snapshot.get("published", -1))
+        saved = self._snapshot(stage)
+        return -1 if saved is None else MergingState.loaded(saved).published
 
     def _snapshot(self, stage: str) -> Mapping[str, Any] | None:
         now = time.monotonic()
@@ -104,15 +86,3 @@ class Elsewhere:
             latest = store.latest()
             self._seen[stage] = latest.snapshot if latest else None
         return self._seen[stage]
-
-
-def refusal(merge: Mapping[str, Any] | None, view: str, stage: str) -> Mapping[str, str] | None:
-    """Why the group's table could not take what this stage of a view sent; None where it could.
-
-    Args:
-        merge: what the group's merge has saved last.
-    """
-    if merge is None or stage not in merge.get("refused", {}).get(view, ()):
-        return None
-    error: Mapping[str, str] = merge["causes"][view]
-    return error

@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
+from streaming.durable import Durable
 from streaming.runtime.fence import Fence
 from streaming.runtime.manifests import Manifest, ManifestExists, ManifestStore, Outgoing
 
@@ -50,7 +51,7 @@ class StepResult(BaseModel):
     """What a stage's run gives: all of it goes into the manifest."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
-    snapshot: dict[str, Any]
+    snapshot: Durable | dict[str, Any]
     messages: tuple[tuple[str, Any], ...] = ()
     """(topic, message), in order."""
     writes: dict[str, Any] = Field(default_factory=dict)
@@ -184,7 +185,7 @@ class Stepper:
 
     def _manifest(self, result: StepResult, offsets: dict[str, int], seconds: float) -> Manifest:
         sequences = dict(self.last.sequences) if self.last else {}
-        outgoing = []
+        saved, outgoing = result.snapshot, []
         for topic, message in result.messages:
             sequences[topic] = sequences.get(topic, 0) + 1
             first = getattr(message, "first", getattr(message, "after", 0))
@@ -203,7 +204,7 @@ class Stepper:
             step=(self.last.step if self.last else 0) + 1,
             generation=self.fence.generation,
             offsets=offsets,
-            snapshot=result.snapshot,
+            snapshot=saved.dumped() if isinstance(saved, Durable) else saved,
             messages=tuple(outgoing),
             sequences=sequences,
             writes=result.writes,

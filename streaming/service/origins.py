@@ -15,6 +15,7 @@ from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
 from streaming.pipeline.plan import Pipeline
 from streaming.runtime.manifests import ManifestStore
+from streaming.runtime.snapshots import IntegratorState
 from streaming.stages.integrator_stage import IntegratorStage
 
 FILE = "origins.json"
@@ -71,5 +72,7 @@ def _positions(state: Path) -> Mapping[str, int]:
     """Source -> the last commit position that has a number."""
     folder = state / IntegratorStage.name / "manifests"
     last = ManifestStore(folder).latest() if folder.exists() else None
-    positions = last.snapshot["intake"]["positions"] if last is not None else {}
+    positions = (
+        IntegratorState.loaded(last.snapshot).intake["positions"] if last is not None else {}
+    )
     return {source: int(position) for source, position in positions.items()}

@@ -21,8 +21,8 @@ from streaming.readers import Warehouse
 from streaming.runtime.fence import holders
 from streaming.runtime.heartbeat import Stall, heard
 from streaming.runtime.manifests import Manifest, ManifestStore
+from streaming.runtime.snapshots import IntegratorState, MergingState, SessionsState, view_state
 from streaming.runtime.stage_names import role_of, stage_name
-from streaming.runtime.stage_progress import refusal
 from streaming.stages.stage_trouble import told_trouble
 from streaming.viewchanges.requests import Requests
 from streaming.viewmanagers.modes import MODES
@@ -256,14 +256,16 @@ class _Look:
             joined = self.catalog.joined.get(view.name)
             stage = stage_name(view.name, joined.request if joined else 0)
             latest = self._latest(stage)
-            error = latest.snapshot.get("suspended") if latest is not None else None
+            error = view_state(latest.snapshot).suspended if latest is not None else None
             merge = self._latest(f"merge:{self.catalog.group_of(view.name)}")
-            error = error or refusal(merge.snapshot if merge else None, view.name, stage)
+            if merge is not None:
+                error = error or MergingState.loaded(merge.snapshot).refusal(view.name, stage)
             if error and view.name not in coming:
                 yield _stall(f"view {view.name}", error)
         for group in self.catalog.groups:
             latest = self._latest(f"isolated:{group}")
-            for name, note in (latest.snapshot.get("suspended") or {} if latest else {}).items():
+            absent = SessionsState.loaded(latest.snapshot).suspended if latest else None
+            for name, note in (absent or {}).items():
                 yield _stall(f"view {name}", note["error"])
 
     def _idle(self) -> Iterator[Stall]:
@@ -271,14 +273,15 @@ class _Look:
         numbered = self._latest(INTEGRATOR)
         if numbered is None:
             return
-        last = int(numbered.snapshot["number"])
+        last = IntegratorState.loaded(numbered.snapshot).number
         for view in self.catalog.views:
             joined = self.catalog.joined.get(view.name)
             stage = stage_name(view.name, joined.request if joined else 0)
             latest = self._latest(stage)
-            if latest is not None and latest.snapshot.get("suspended"):
+            state = None if latest is None else view_state(latest.snapshot)
+            if state is not None and state.suspended:
                 continue
-            reached = -1 if latest is None else int(latest.snapshot["control"]["number"])
+            reached = -1 if state is None else state.number
             if view.name in self._isolated or reached >= last:
                 continue
             waited = self._now - max(self._came(reached), self._written(stage))
@@ -294,7 +297,7 @@ class _Look:
     def _came(self, reached: int) -> float:
         """When the first number above was given, or later, seconds since 1970."""
         kept = ManifestStore(self._folder(INTEGRATOR)).kept()
-        return min(at for one, at in kept if int(one.snapshot["number"]) > reached)
+        return min(at for one, at in kept if IntegratorState.loaded(one.snapshot).number > reached)
 
     def _sent(self, view: str) -> float:
         """When a view manager has sent its last message to the merge, or 0."""

@@ -12,6 +12,7 @@ from streaming.errors import FrescoError
 from streaming.readers import Warehouse
 from streaming.runtime.fence import Holder, holders
 from streaming.runtime.heartbeat import Stall
+from streaming.runtime.snapshots import IntegratorState, SessionsState, view_state
 from streaming.runtime.step import Manifest, ManifestStore
 from streaming.service.stalls import Stalls, stalls
 from streaming.stages.stage_trouble import told_trouble
@@ -164,29 +165,32 @@ def _group(warehouse: Warehouse, group: str) -> GroupStatus:
 
 def _error(latest: Manifest) -> Mapping[str, str] | None:
     """Why a view manager is suspended; of a group of isolated views, the first that is."""
-    found = latest.snapshot.get("suspended")
-    if latest.stage.startswith("isolated:") and found:
+    if latest.stage.startswith("isolated:"):
+        found = SessionsState.loaded(latest.snapshot).suspended
+        if not found:
+            return None
         view, note = min(found.items())
         return {**note["error"], "what": f"view {view}: {note['error']['what']}"}
-    return found if latest.stage.startswith("view:") else None
+    return view_state(latest.snapshot).suspended if latest.stage.startswith("view:") else None
 
 
 def _stage(latest: Manifest, folder: Path) -> StageStatus:
-    snapshot = latest.snapshot
-    number = None
+    number, incomplete, spanned = None, dict[str, Any](), 0
     if latest.stage == "integrator":
-        number = snapshot["number"]
+        integrator = IntegratorState.loaded(latest.snapshot)
+        number, spanned = integrator.number, integrator.spanned
+        incomplete = integrator.incomplete
     elif latest.stage.startswith("view:"):
-        number = snapshot["control"]["number"]
+        number = view_state(latest.snapshot).number
     elif latest.stage.startswith("isolated:"):
-        number = snapshot["machine"]["number"]
+        number = SessionsState.loaded(latest.snapshot).machine["number"]
     return StageStatus(
         latest.stage,
         latest.step,
         latest.generation,
         number,
         _error(latest),
-        snapshot.get("incomplete", {}),
+        incomplete,
         told_trouble(folder),
-        int(snapshot.get("spanned", 0)),
+        spanned,
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from streaming.pipeline.catalog import Catalog, known_catalog
 from streaming.runtime.manifests import ManifestStore
+from streaming.runtime.snapshots import MergingState, SessionsState, view_state
 from streaming.runtime.stage_names import stage_name
-from streaming.runtime.stage_progress import refusal
 from streaming.service.stalls import stalls
 from streaming.viewchanges.requests import Requests, phase
 from streaming.warehouse.snapshot import suspended_views
@@ -108,12 +108,13 @@ def _cause(warehouse: Path, catalog: Catalog, view: str) -> Mapping[str, str] | 
     own = stage_name(view, joined.request if joined else 0)
     stages = (own, f"isolated:{group}", f"merge:{group}")
     found = {stage: _snapshot(warehouse, stage) for stage in stages}
-    if (snapshot := found[own]) is not None and snapshot["suspended"]:
-        return cast(Mapping[str, str], snapshot["suspended"])
-    if (snapshot := found[f"isolated:{group}"]) is not None:
-        isolated: Mapping[str, Mapping[str, Any]] = snapshot["suspended"] or {}
+    if (saved := found[own]) is not None and (error := view_state(saved).suspended):
+        return error
+    if (saved := found[f"isolated:{group}"]) is not None:
+        isolated: Mapping[str, Mapping[str, Any]] = SessionsState.loaded(saved).suspended or {}
         return isolated.get(view, {}).get("error")
-    return refusal(found[f"merge:{group}"], view, own)
+    saved = found[f"merge:{group}"]
+    return None if saved is None else MergingState.loaded(saved).refusal(view, own)
 
 
 def _snapshot(warehouse: Path, stage: str) -> Mapping[str, Any] | None:

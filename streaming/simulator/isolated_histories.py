@@ -28,6 +28,7 @@ from typing import Any
 from streaming.algebra.bag import Bag, Numbered, flat
 from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.psj import LEFT, source_of
+from streaming.durable import as_json
 from streaming.isolated.isolated_manager import Isolated
 from streaming.isolated.session_messages import (
     DeleteIds,
@@ -211,7 +212,7 @@ class Sessions:
         self.counters["messages"] += 1
         moment = self.rng.choice(("before", "after", "sending"))
         crashes = self.rng.random() < self.case.faults.crash
-        durable = json.dumps(self.machine.snapshot()) if crashes else ""
+        durable = json.dumps(as_json(self.machine.snapshot())) if crashes else ""
         if crashes and moment == "before":
             return self._crash(durable)
         session = self.machine.session
@@ -223,7 +224,7 @@ class Sessions:
             self._say(f"S{self.machine.session}")
         if not crashes:
             return self._send(sent)
-        durable = json.dumps(self.machine.snapshot())
+        durable = json.dumps(as_json(self.machine.snapshot()))
         self._send(sent[: self.rng.randint(0, len(sent))])
         self._crash(durable)
 

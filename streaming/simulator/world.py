@@ -16,6 +16,7 @@ from typing import Any
 
 from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.tree import relations
+from streaming.durable import as_json
 from streaming.merge.algorithms import Manager, merge_of
 from streaming.merge.batching import GREEDY, NONE, BatchedTransaction
 from streaming.merge.by_blocks import BlockMerge
@@ -249,10 +250,10 @@ class Pipeline:
         """The step with a crash before it is durable, or after."""
         node = self.nodes[name]
         if self._faults.random() < 0.5:
-            self.nodes[name] = node.reborn(json.dumps(node.snapshot()))
+            self.nodes[name] = node.reborn(json.dumps(as_json(node.snapshot())))
             return self.nodes[name].handle(message)
         out = node.handle(message)
-        self.nodes[name] = node.reborn(json.dumps(node.snapshot()))
+        self.nodes[name] = node.reborn(json.dumps(as_json(node.snapshot())))
         return out
 
     def _send(self, sender: str, out: Out) -> None:

@@ -39,7 +39,8 @@ from streaming.pipeline.choosing import Choice
 from streaming.runtime.error_owner import of_its_view
 from streaming.runtime.inbox import Inbox
 from streaming.runtime.kafka import Topics
-from streaming.runtime.stage_progress import staged_paths, view_progress
+from streaming.runtime.snapshots import AskingState, Reached
+from streaming.runtime.stage_progress import view_progress
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import Manifest, StepResult
 from streaming.stages.broken_stage import BrokenStage
@@ -136,16 +137,17 @@ class AskingStage:
         """The machines as the manifest has them."""
         self.close()
         self._stopping.clear()
-        self._inbox = Inbox(snapshot["inbox"] if snapshot else None)
-        self.suspended = snapshot["suspended"] if snapshot else None
+        saved = AskingState.loaded(snapshot) if snapshot else None
+        self._inbox = Inbox(saved.inbox if saved else None)
+        self.suspended = saved.suspended if saved else None
         self._dialogue = None
         forget_trouble(self._state)
-        self._settle(snapshot)
+        self._settle(saved)
         if self.suspended is not None:
             return
-        self._dialogue = self._new_dialogue(snapshot["durable"] if snapshot else {})
-        if snapshot:
-            self._dialogue.restore(snapshot["machines"])
+        self._dialogue = self._new_dialogue(saved.durable if saved else {})
+        if saved:
+            self._dialogue.restore(saved.machines)
 
     def run(self, records: pa.Table) -> StepResult | None:
         """All new messages, one after the other; the first error of the view's data suspends it.
@@ -191,13 +193,13 @@ class AskingStage:
                 sent.append(self._suspend(dialogue, own, error))
             self._count(dialogue)
         return StepResult(
-            snapshot={
-                "inbox": self._inbox.snapshot(),
-                "control": {"number": number},
-                "machines": machines,
-                "durable": {name: source.durable for name, source in self._sources.items()},
-                "suspended": self.suspended,
-            },
+            snapshot=AskingState.of(
+                inbox=self._inbox.snapshot(),
+                control=Reached(number=number),
+                machines=machines,
+                durable={name: source.durable for name, source in self._sources.items()},
+                suspended=self.suspended,
+            ),
             messages=tuple((self._topic, message) for message in sent),
         )
 
@@ -206,7 +208,7 @@ class AskingStage:
 
     def applied(self, manifest: Manifest) -> None:
         """Tell the metrics; note which staged files the machines still refer to."""
-        self._settle(manifest.snapshot)
+        self._settle(AskingState.loaded(manifest.snapshot))
         self._metrics.view_frontier.labels(self.spec.view).set(self.number)
         self._metrics.suspended.labels(self.spec.view).set(self.suspended is not None)
         for message in manifest.messages:
@@ -233,15 +235,14 @@ class AskingStage:
 
     # Parts of a step ------------------------------------------------------------------------------
 
-    def _settle(self, snapshot: Mapping[str, Any] | None) -> None:
+    def _settle(self, saved: AskingState | None) -> None:
         """What a durable manifest says of numbers and files; `collect` may run beside it."""
-        self.left = snapshot is not None and snapshot["suspended"] is not None
-        if snapshot is None:
+        self.left = saved is not None and saved.suspended is not None
+        if saved is None:
             self._kept, self.number, self.handled = frozenset(), self.spec.start - 1, -1
             return
-        self._kept = frozenset(staged_paths(snapshot["machines"]))
-        self.number = int(snapshot["control"]["number"])
-        self.handled = view_progress(snapshot, self.name, self.spec.start).handled
+        self._kept, self.number = frozenset(saved.files), saved.number
+        self.handled = view_progress(saved, self.name, self.spec.start).handled
 
     def _suspend(
         self, dialogue: Dialogue, error: FrescoError, cause: BaseException | None = None

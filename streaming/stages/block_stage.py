@@ -22,6 +22,7 @@ from streaming.merge.blocks import Blocks, work_of
 from streaming.messages import ActionList, Rows, Suspend, Updates
 from streaming.metrics import Metrics
 from streaming.packed_rows import pack, unpack
+from streaming.runtime.snapshots import ReplicaState
 from streaming.scalars.expression import MULTIPLICITY, NUMBER, column_name
 from streaming.stages.evaluators import Evaluators
 from streaming.stages.view_stage import ViewStage
@@ -55,13 +56,11 @@ class BlockStage(ViewStage):
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """Also what has begun."""
-        begun = snapshot["begun"] if snapshot else None
-        self._begun = Updates.model_validate(begun) if begun else None
+        self._begun = ReplicaState.loaded(snapshot).begun if snapshot else None
         super().restore(snapshot)
 
-    def _snapshot(self) -> dict[str, Any]:
-        begun = self._begun.model_dump(mode="json") if self._begun else None
-        return {**super()._snapshot(), "begun": begun}
+    def _kept_state(self) -> dict[str, Any]:
+        return {**super()._kept_state(), "begun": self._begun}
 
     def _taken(self, records: pa.Table) -> list[Updates] | None:
         """The whole blocks as one message, and none while there is none."""

@@ -24,7 +24,8 @@ from streaming.metrics import Metrics
 from streaming.runtime.inbox import Inbox
 from streaming.runtime.kafka import Topics
 from streaming.runtime.manifests import Manifest
-from streaming.runtime.stage_progress import ViewProgress, staged_paths, view_progress
+from streaming.runtime.snapshots import Reached, ReplicaState, ViewState, view_state
+from streaming.runtime.stage_progress import ViewProgress, view_progress
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import StepResult
 from streaming.viewmanagers.base import ViewSpec as Maintained
@@ -54,7 +55,7 @@ class BrokenStage:
         self._topic, self._metrics = actions_topic, metrics
         self._staging = Staging(warehouse, name)
         self._inbox = Inbox()
-        self._snapshot: Mapping[str, Any] = {}
+        self._state: ViewState
         self._progress = ViewProgress(-1, spec.start, False)
         self._kept: frozenset[str] = frozenset()
         self.suspended: dict[str, str] | None = self._error.as_dict()
@@ -83,57 +84,45 @@ class BrokenStage:
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """As the view was left; where it never was, it has no number."""
-        number = self.spec.start - 1
-        self._snapshot = snapshot or {
-            "inbox": {},
-            "control": {"view": self.spec.view, "number": number, "suspended_after": None},
-            "checkpoint": None,
-            "suspended": None,
-        }
-        self._inbox = Inbox(self._snapshot["inbox"])
-        self._settle(self._snapshot)
+        never = Reached(view=self.spec.view, number=self.spec.start - 1)
+        self._state = view_state(snapshot) if snapshot else ReplicaState.of(control=never)
+        self._inbox = Inbox(self._state.inbox)
+        self._settle()
 
     def run(self, records: pa.Table) -> StepResult | None:
         """Suspend the view, unless it is; nothing is done for later numbers."""
-        before = self._snapshot["suspended"]
+        before = self._state.suspended
         if not records.num_rows and before is not None:
             return None
         if records.num_rows:
             self._inbox.take(records)
-        control, sent = self._snapshot["control"], []
+        control, sent = self._state.control, []
         if before is None:
-            after = _last_listed(self._snapshot)
-            control = {**control, "suspended_after": after}
+            after = self._state.listed
+            control = control.model_copy(update={"suspended_after": after})
             error = self._error.as_dict()
             sent = [(self._topic, suspension(self.spec, after, error))]
             log.error("view %s is suspended: %s", self.spec.view, self._error)
-        self._snapshot = {
-            **self._snapshot,
-            "inbox": self._inbox.snapshot(),
-            "control": control,
-            "suspended": before or self._error.as_dict(),
-        }
-        return StepResult(snapshot=dict(self._snapshot), messages=tuple(sent))
+        now = {"inbox": self._inbox.snapshot(), "control": control}
+        self._state = self._state.model_copy(
+            update={**now, "suspended": before or self._error.as_dict()}
+        )
+        return StepResult(snapshot=self._state, messages=tuple(sent))
 
     def apply(self, manifest: Manifest) -> None:
         """Nothing to commit: a view manager only answers."""
 
     def applied(self, manifest: Manifest) -> None:
         """Tell the metrics."""
-        self._settle(manifest.snapshot)
+        self._state = view_state(manifest.snapshot)
+        self._settle()
         self._metrics.suspended.labels(self.spec.view).set(1)
 
     def collect(self, passed: int) -> None:
         """Remove staged action lists that the merge has applied."""
         self._staging.collect(min(passed, self.handled), keep=self._kept)
 
-    def _settle(self, snapshot: Mapping[str, Any]) -> None:
-        self._progress = view_progress(snapshot, self.name, self.spec.start)
-        self._kept = frozenset(staged_paths(snapshot))
-        self.suspended = snapshot["suspended"] or self._error.as_dict()
-
-
-def _last_listed(snapshot: Mapping[str, Any]) -> int:
-    """The last number up to which a view's stage has sent all lists; one that asks may owe some."""
-    machines = snapshot.get("machines")
-    return int(machines["manager"]["sent"] if machines else snapshot["control"]["number"])
+    def _settle(self) -> None:
+        self._progress = view_progress(self._state, self.name, self.spec.start)
+        self._kept = frozenset(self._state.files)
+        self.suspended = self._state.suspended or self._error.as_dict()

@@ -259,7 +259,7 @@ class Dialogue:
             "manager": self.manager.snapshot(),
             "processor": self.processor.snapshot(),
             "adapter": self.adapter.snapshot(),
-            "backlog": [one.model_dump(mode="json") for one in self.backlog],
+            "backlog": list(self.backlog),
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:

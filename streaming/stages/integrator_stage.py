@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -33,6 +33,7 @@ from streaming.packed_rows import pack, unpack, write_parquet
 from streaming.runtime.heartbeat import Stall
 from streaming.runtime.kafka import Topics
 from streaming.runtime.manifests import Manifest, ManifestExists, put_if_absent
+from streaming.runtime.snapshots import IntegratorState
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import StepResult
 from streaming.stages import incomplete_watch
@@ -109,16 +110,16 @@ class IntegratorStage:
         """A fresh intake with the manifest's state."""
         self.numbered = -1
         self._intake = self._make(HeldFiles(self._hold, self._load))
-        self._held_before = frozenset(_paths(snapshot["intake"])) if snapshot else frozenset()
+        saved = IntegratorState.loaded(snapshot) if snapshot else None
+        self._held_before = frozenset(saved.files if saved else ())
         self._found, self._ran = self._held.files(), False
         self._sequence = self._spanned = 0
         self._unpacked.clear()
-        if snapshot:
-            self._sequence = int(snapshot["sequence"])
-            self._spanned = int(snapshot.get("spanned", 0))
-            self._intake.restore(snapshot["intake"])
+        if saved:
+            self._sequence, self._spanned = saved.sequence, saved.spanned
+            self._intake.restore(saved.intake)
         if self._changes is not None:
-            self._changes.restore(snapshot.get("views") if snapshot else None)
+            self._changes.restore(saved.views if saved else None)
             self._maintain(self._changes)
 
     def run(self, records: pa.Table) -> StepResult | None:
@@ -141,33 +142,31 @@ class IntegratorStage:
         for change in changes:
             for topic in (self._topics.rel(change.group), self._topics.updates(change.group)):
                 messages.append((topic, change))
-        intake = self._intake.snapshot()
-        snapshot = {
-            "sequence": self._sequence,
-            "intake": intake,
-            "number": result.last,
-            "bad": [
-                *map(asdict, bad),
-                *({**asdict(one), "lost": True} for one in result.lost),
-            ],
-            "incomplete": result.incomplete,
-            "spanned": self._spanned,
-        }
-        if self._changes is not None:
-            snapshot["views"] = self._changes.snapshot()
-            if changes:
-                self._maintain(self._changes)
-        return StepResult(snapshot=snapshot, messages=tuple(messages), writes=writes)
+        lost = ({**asdict(one), "lost": True} for one in result.lost)
+        state = IntegratorState.of(
+            sequence=self._sequence,
+            intake=self._intake.snapshot(),
+            files=self._intake.held_files,
+            number=result.last,
+            bad=(*map(asdict, bad), *lost),
+            incomplete=result.incomplete,
+            spanned=self._spanned,
+            views=self._changes.snapshot() if self._changes is not None else None,
+        )
+        if self._changes is not None and changes:
+            self._maintain(self._changes)
+        return StepResult(snapshot=state, messages=tuple(messages), writes=writes)
 
     def apply(self, manifest: Manifest) -> None:
         """Record the numbered updates; a repeated step is skipped by its sequence.
 
         It is skipped before its rows are read: their staged files may be gone by then.
         """
-        for bad in manifest.snapshot["bad"]:
+        saved = IntegratorState.loaded(manifest.snapshot)
+        for bad in saved.bad:
             self._record_bad(bad)
-        if self._changes is not None and "views" in manifest.snapshot:
-            self._changes.tell(manifest.snapshot["views"])
+        if self._changes is not None and saved.views is not None:
+            self._changes.tell(saved.views)
         writes = manifest.writes
         if not writes or writes["sequence"] <= self._updates.recorded():
             return
@@ -196,8 +195,8 @@ class IntegratorStage:
                 self._retention.run(int(time.time() * 1000), self._needed)
             self._upkeep.run(UPKEEP_SECONDS)
             self._tidied = time.monotonic()
-        self.numbered = int(manifest.snapshot["number"])
-        held = frozenset(_paths(manifest.snapshot["intake"]))
+        saved = IntegratorState.loaded(manifest.snapshot)
+        self.numbered, held = saved.number, frozenset(saved.files)
         orphans, self._found = (self._found, frozenset()) if self._ran else ((), self._found)
         self._held.drop(self._held_before.union(orphans) - held)
         self._held_before = held
@@ -332,15 +331,3 @@ def _without_end(result: IntakeResult) -> dict[str, str]:
     known = result.incomplete.keys() | result.open_snapshots.keys()
     waiting = {relation.partition(".")[0] for relation in result.waiting}
     return {source: result.positions.get(source, "-1") for source in waiting - known}
-
-
-def _paths(value: Any) -> Iterator[str]:
-    """Every staged path inside a snapshot."""
-    if isinstance(value, Mapping):
-        for item in value.values():
-            yield from _paths(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _paths(item)
-    elif isinstance(value, str) and value.startswith("_staging/"):
-        yield value

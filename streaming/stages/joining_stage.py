@@ -37,6 +37,7 @@ from streaming.metrics import Metrics
 from streaming.packed_rows import pack, unpack
 from streaming.runtime.error_owner import of_its_view
 from streaming.runtime.inbox import Inbox
+from streaming.runtime.snapshots import Phase, Reached, ReplicaState
 from streaming.runtime.stage_names import stage_name
 from streaming.runtime.step import Manifest, StepResult
 from streaming.scalars.types import delta_schema
@@ -105,18 +106,15 @@ class JoiningStage(ViewStage):
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """The phase and what it has come to."""
-        joining = snapshot["joining"] if snapshot else {}
-        start = joining.get("start", 0)
-        self.spec = replace(self._given, start=start)
-        self.joined = joining.get("joined")
-        self.begin = dict(joining.get("begin", self.begin))
-        self._content = [Rows.model_validate(one) for one in joining.get("content", ())]
-        self._near = bool(joining.get("near"))
-        failed = joining.get("failed")
-        self._failed = FrescoError(**failed) if failed else None
-        loaded = snapshot is not None and (self.joined is not None or snapshot["checkpoint"])
+        saved = ReplicaState.loaded(snapshot) if snapshot else None
+        phase = saved.joining if saved and saved.joining else Phase(begin=self.begin)
+        self.spec = replace(self._given, start=phase.start)
+        self.joined, self.begin = phase.joined, dict(phase.begin)
+        self._content, self._near = list(phase.content), phase.near
+        self._failed = FrescoError(**phase.failed) if phase.failed else None
+        loaded = saved is not None and (self.joined is not None or saved.checkpoint is not None)
         super().restore(snapshot if loaded else None)  # before it is loaded it replays nothing
-        self._inbox = Inbox(snapshot["inbox"] if snapshot else None, late=True)
+        self._inbox = Inbox(saved.inbox if saved else None, late=True)
         if not loaded:
             self.needed = 0  # nothing may be dropped from `_updates` before it is loaded
 
@@ -149,12 +147,14 @@ class JoiningStage(ViewStage):
 
     def applied(self, manifest: Manifest) -> None:
         """Say when the end is near; the view's metrics are another stage's until it has joined."""
-        if manifest.snapshot["joining"]["joined"] is not None:
+        saved = ReplicaState.loaded(manifest.snapshot)
+        assert saved.joining is not None
+        if saved.joining.joined is not None:
             super().applied(manifest)
             return
-        self.handled = int(manifest.snapshot["control"]["number"])
-        self.needed = self._first_after(manifest.snapshot["checkpoint"])
-        if manifest.snapshot["joining"]["near"]:
+        self.handled = saved.number
+        self.needed = saved.needed(self.spec.start)
+        if saved.joining.near:
             self._requests.say(self.request.number, "loaded", number=self.handled)
 
     def collect(self, passed: int) -> None:
@@ -211,7 +211,7 @@ class JoiningStage(ViewStage):
             log.error("view %s cannot join", self.spec.view, exc_info=raised)
             self._content = []
             self.suspended = about(error.as_dict(), self.spec.view)
-            self._control = {**self._control, "number": number}
+            self._control = self._control.model_copy(update={"number": number})
             return (change, self._suspended_before(number, error))
         schema = self.spec.tree.schema
         pieces = [unpack(rows, self._warehouse) for rows in self._content]
@@ -225,7 +225,7 @@ class JoiningStage(ViewStage):
         )
         self._content = []
         sent = self._handle(list(later)) if later else []
-        self._control = self._manager.snapshot()
+        self._control = Reached.model_validate(self._manager.snapshot())
         for one in sent:
             if isinstance(one, Suspend):
                 self.suspended = one.error
@@ -273,7 +273,7 @@ class JoiningStage(ViewStage):
         lists = self._manager.handle_all([message])
         self._manager.advance()
         self._content += [one.delta for one in lists if one.delta is not None]
-        self._control = self._manager.snapshot()
+        self._control = Reached.model_validate(self._manager.snapshot())
 
     def _message(self, number: int, rows: Mapping[str, pa.Table]) -> Updates:
         """Rows under one number."""
@@ -289,17 +289,13 @@ class JoiningStage(ViewStage):
     def _suspended_before(self, number: int, error: ViewError) -> Suspend:
         return suspension(self.spec, number - 1, error.as_dict())
 
-    def _snapshot(self) -> dict[str, Any]:
-        joining = {
-            "start": self.spec.start,
-            "joined": self.joined,
-            "begin": self.begin,
-            "content": [one.model_dump(mode="json") for one in self._content],
-            "failed": self._failed.as_dict() if self._failed else None,
-            "near": self._near,
-        }
-        return {**super()._snapshot(), "joining": joining}
-
-    def _result(self, *sent: Any) -> StepResult:
-        messages = tuple((self._topic, message) for message in sent)
-        return StepResult(snapshot=self._snapshot(), messages=messages)
+    def _kept_state(self) -> dict[str, Any]:
+        joining = Phase(
+            start=self.spec.start,
+            joined=self.joined,
+            begin=self.begin,
+            content=tuple(self._content),
+            failed=self._failed.as_dict() if self._failed else None,
+            near=self._near,
+        )
+        return {**super()._kept_state(), "joining": joining}

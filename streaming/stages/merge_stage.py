@@ -34,6 +34,7 @@ from streaming.metrics import Metrics
 from streaming.packed_rows import unpack
 from streaming.runtime.error_owner import of_its_view
 from streaming.runtime.inbox import Inbox
+from streaming.runtime.snapshots import MergingState
 from streaming.runtime.stage_names import role_of
 from streaming.runtime.step import Manifest, StepResult
 from streaming.scalars.expression import NUMBER
@@ -88,7 +89,7 @@ class MergeStage:
         """View whose rows the table could not take -> its managers until then, which are not heard."""
         self._ready: dict[int, dict[str, pa.Table]] = {}
         """Batch -> its rows, from a step's check to its commit."""
-        self._saved: Mapping[str, Any] | None = None
+        self._saved: MergingState | None = None
         """What the last step has saved."""
         self._tidied = time.monotonic()
         self.published = -1
@@ -96,24 +97,25 @@ class MergeStage:
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """A fresh machine with the manifest's state."""
-        self._inbox = Inbox(snapshot["inbox"] if snapshot else None)
-        self._refused = dict((snapshot or {}).get("refused", {}))
+        saved = MergingState.loaded(snapshot) if snapshot else None
+        self._inbox = Inbox(saved.inbox if saved else None)
+        self._refused = {view: list(one) for view, one in saved.refused.items()} if saved else {}
         self._ready = {}
-        self._restore(snapshot)
+        self._restore(saved)
 
-    def _restore(self, snapshot: Mapping[str, Any] | None) -> None:
+    def _restore(self, saved: MergingState | None) -> None:
         """All that painting changes."""
-        self._saved = snapshot
+        self._saved = saved
         self._take(self._make())
-        self._causes = dict((snapshot or {}).get("causes", {}))
+        self._causes = dict(saved.causes) if saved else {}
         if self._regrouping is not None:
-            self._regrouping.restore((snapshot or {}).get("views"))
-        if snapshot:
-            refuse_rerouted(self.name, "routing" in snapshot["machine"], self._routed)
+            self._regrouping.restore(saved.views if saved else None)
+        if saved:
+            refuse_rerouted(self.name, saved.routed, self._routed)
             if self._regrouping is not None:
-                saved = snapshot["machine"]["merge"] if self._routed else snapshot["machine"]
-                self._take(founded_like(self.machine, saved))
-            self._heard.restore(snapshot["machine"])
+                machine = saved.machine["merge"] if self._routed else saved.machine
+                self._take(founded_like(self.machine, machine))
+            self._heard.restore(saved.machine)
 
     def _take(self, machine: MergeMachine | BlockMerge) -> None:
         self.machine = machine
@@ -147,16 +149,16 @@ class MergeStage:
             return None
         for colour, cells in self.machine.cells_by_colour().items():
             self._metrics.vut_cells.labels(self.group, colour).set(cells)
-        snapshot = {
-            "inbox": self._inbox.snapshot(),
-            "machine": self._heard.snapshot(),
-            "published": self.published,
-            "causes": self._causes,
-            "refused": self._refused,
-        }
-        if self._regrouping is not None:
-            snapshot["views"] = self._regrouping.snapshot()
-        return StepResult(snapshot=snapshot, writes={"batches": batches})
+        state = MergingState.of(
+            inbox=self._inbox.snapshot(),
+            machine=self._heard.snapshot(),
+            routed=self._routed,
+            published=self.published,
+            causes=self._causes,
+            refused=self._refused,
+            views=self._regrouping.snapshot() if self._regrouping is not None else None,
+        )
+        return StepResult(snapshot=state, writes={"batches": batches})
 
     def _painted(
         self, messages: Sequence[Message], refused: Mapping[str, int], broken: dict[str, int]
@@ -256,7 +258,7 @@ class MergeStage:
             for stage in stages:
                 tell_refused(self._root / "_state" / stage.replace(":", "-"), self._causes[view])
         self.published = self.machine.settled
-        self._saved = manifest.snapshot
+        self._saved = MergingState.loaded(manifest.snapshot)
         if time.monotonic() - self._tidied >= UPKEEP_EVERY:
             self._upkeep.run(UPKEEP_SECONDS)
             self._tidied = time.monotonic()

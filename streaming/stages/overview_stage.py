@@ -28,7 +28,7 @@ from streaming.engines.duck.signed import Signed
 from streaming.messages import INLINE_LIMIT, ActionList, Rows, Suspend, Updates
 from streaming.metrics import Metrics
 from streaming.runtime.kafka import Topics
-from streaming.runtime.stage_progress import staged_paths
+from streaming.runtime.snapshots import Checkpoint, ReplicaState
 from streaming.runtime.step import Manifest
 from streaming.scalars.expression import Schema
 from streaming.stages.evaluators import Evaluators
@@ -79,14 +79,15 @@ class OverviewStage(ViewStage):
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """The mediator as the manifest has it, then the manager from what it was handed."""
         self._mediator = Mediator(self.spec, self._views, self._operators)
+        saved = ReplicaState.loaded(snapshot) if snapshot else None
         self._handed = ParentRows(
-            self._mediator.parents, self._warehouse, snapshot["handed"] if snapshot else None
+            self._mediator.parents, self._warehouse, saved.handed if saved else None
         )
         self._ending = []
-        if snapshot:
-            self._mediator.restore(snapshot["mediator"])
+        if saved:
+            self._mediator.restore(saved.mediator)
         super().restore(snapshot)
-        self._kept_files = frozenset(staged_paths(snapshot or {}))
+        self._kept_files = frozenset(saved.files if saved else ())
 
     def _taken(self, records: pa.Table) -> list[Updates] | None:
         """UpdateView: what the mediator hands on now that these messages have come."""
@@ -128,22 +129,22 @@ class OverviewStage(ViewStage):
         ends = next((at for at, one in enumerate(out) if isinstance(one, Suspend)), len(out))
         return out[: ends + 1]
 
-    def _fold(self) -> dict[str, Any]:
+    def _fold(self) -> Checkpoint:
         folded = super()._fold()
         self._handed.clear()
         return folded
 
-    def _snapshot(self) -> dict[str, Any]:
+    def _kept_state(self) -> dict[str, Any]:
         self._handed.settle(str(self._staging.folder.relative_to(self._warehouse)), self._staged)
         self._mediator.put_aside(WAITING, lambda rows: self._staged(self._unpacked(rows)))
         return {
-            **super()._snapshot(),
+            **super()._kept_state(),
             "mediator": self._mediator.snapshot(),
             "handed": self._handed.snapshot(),
         }
 
     def applied(self, manifest: Manifest) -> None:
-        self._kept_files = frozenset(staged_paths(manifest.snapshot))
+        self._kept_files = frozenset(ReplicaState.loaded(manifest.snapshot).files)
         super().applied(manifest)
 
     def collect(self, passed: int) -> None:
@@ -184,13 +185,13 @@ class ParentRows:
     """
 
     def __init__(
-        self, parents: Iterable[str], warehouse: Path, saved: Mapping[str, Any] | None = None
+        self,
+        parents: Iterable[str],
+        warehouse: Path,
+        saved: Mapping[str, Iterable[Rows]] | None = None,
     ) -> None:
         self._warehouse = warehouse
-        self._pieces = {
-            parent: [Rows.model_validate(note) for note in (saved or {}).get(parent, ())]
-            for parent in parents
-        }
+        self._pieces = {parent: list((saved or {}).get(parent, ())) for parent in parents}
 
     def add(self, messages: Iterable[Updates]) -> None:
         """What is in these messages."""
@@ -225,6 +226,6 @@ class ParentRows:
         for pieces in self._pieces.values():
             pieces.clear()
 
-    def snapshot(self) -> dict[str, list[dict[str, Any]]]:
-        """The references, for JSON."""
-        return {p: [rows.model_dump() for rows in found] for p, found in self._pieces.items()}
+    def snapshot(self) -> dict[str, tuple[Rows, ...]]:
+        """The references."""
+        return {parent: tuple(found) for parent, found in self._pieces.items()}

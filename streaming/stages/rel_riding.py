@@ -16,6 +16,7 @@ from streaming.errors import FrescoError
 from streaming.messages import ActionList, Suspend, Updates, ViewChange
 from streaming.runtime.inbox import Inbox
 from streaming.runtime.manifests import Manifest
+from streaming.runtime.snapshots import Riding, ViewState, view_state
 from streaming.runtime.step import Halting, Stage, StepResult
 from streaming.viewmanagers.forwarding import Forwarding
 
@@ -43,12 +44,13 @@ class RidingStage:
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """Both as the manifest has them."""
-        refuse_rerouted(self.name, snapshot is None or KEY in snapshot, True)
+        kept = view_state(snapshot).forwarding if snapshot else None
+        refuse_rerouted(self.name, snapshot is None or kept is not None, True)
         self._stage.restore(snapshot)
         self._forwarding = Forwarding(self._view, self._views)
-        self._inbox = Inbox(snapshot[KEY]["inbox"] if snapshot else None)
-        if snapshot:
-            self._forwarding.restore(snapshot[KEY]["rel"])
+        self._inbox = Inbox(kept.inbox if kept else None)
+        if kept:
+            self._forwarding.restore(kept.rel)
 
     def run(self, records: pa.Table) -> StepResult | None:
         """What the stage sends, with REL on it, and REL by itself where it must not wait for a list."""
@@ -67,10 +69,10 @@ class RidingStage:
                 out += ((topic, one) for one in self._forwarding.sent(message))
             else:
                 out.append((topic, message))
-        kept = {"inbox": self._inbox.snapshot(), "rel": self._forwarding.snapshot()}
-        return StepResult(
-            snapshot={**result.snapshot, KEY: kept}, messages=tuple(out), writes=result.writes
-        )
+        kept = Riding(inbox=self._inbox.snapshot(), rel=self._forwarding.snapshot())
+        assert isinstance(result.snapshot, ViewState)
+        state = result.snapshot.model_copy(update={"forwarding": kept})
+        return StepResult(snapshot=state, messages=tuple(out), writes=result.writes)
 
     def apply(self, manifest: Manifest) -> None:
         """The stage's."""

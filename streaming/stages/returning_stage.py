@@ -31,6 +31,7 @@ from streaming.metrics import Metrics
 from streaming.pipeline.choosing import Choice
 from streaming.runtime.error_owner import of_its_view
 from streaming.runtime.inbox import Inbox
+from streaming.runtime.snapshots import AskingState, Phase, Reached
 from streaming.runtime.stage_names import stage_name
 from streaming.runtime.step import Manifest, StepResult
 from streaming.scalars.expression import Schema
@@ -83,15 +84,16 @@ class ReturningStage(AskingStage):
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """The phase and what it has come to."""
-        joining = snapshot["joining"] if snapshot else {}
-        self.joined, self._near = joining.get("joined"), bool(joining.get("near"))
-        self.begin = dict(joining.get("begin", self.begin))
+        saved = AskingState.loaded(snapshot) if snapshot else None
+        phase = saved.joining if saved and saved.joining else Phase(begin=self.begin)
+        self.joined, self._near = phase.joined, phase.near
+        self.begin = dict(phase.begin)
         self.spec = replace(self._given, start=self.joined or 0)
         if self.joined is not None:
             super().restore(snapshot)
         else:
-            self._settle(snapshot)
-        self._inbox = Inbox(snapshot["inbox"] if snapshot else None, late=True)
+            self._settle(saved)
+        self._inbox = Inbox(saved.inbox if saved else None, late=True)
 
     def run(self, records: pa.Table) -> StepResult | None:
         """The next step of the phase it is in."""
@@ -111,11 +113,13 @@ class ReturningStage(AskingStage):
 
     def applied(self, manifest: Manifest) -> None:
         """Say that the sources answer; the view's metrics are another stage's until it has joined."""
-        if manifest.snapshot["joining"]["joined"] is not None:
+        saved = AskingState.loaded(manifest.snapshot)
+        assert saved.joining is not None
+        if saved.joining.joined is not None:
             super().applied(manifest)
             return
-        self.number = self.handled = int(manifest.snapshot["control"]["number"])
-        if manifest.snapshot["joining"]["near"]:
+        self.number = self.handled = saved.number
+        if saved.joining.near:
             self._requests.say(self.request.number, "loaded", number=self.handled)
 
     def collect(self, passed: int) -> None:
@@ -245,14 +249,8 @@ class ReturningStage(AskingStage):
     def _waiting(self) -> StepResult:
         """The manifest of a step before it has joined."""
         number = max(UpdatesReader(str(self._warehouse)).last, 0)
-        snapshot = {
-            "inbox": self._inbox.snapshot(),
-            "control": {"number": number},
-            "machines": None,
-            "durable": {},
-            "suspended": None,
-        }
-        result = self._noted(StepResult(snapshot=snapshot))
+        state = AskingState.of(inbox=self._inbox.snapshot(), control=Reached(number=number))
+        result = self._noted(StepResult(snapshot=state))
         assert result is not None
         return result
 
@@ -260,6 +258,7 @@ class ReturningStage(AskingStage):
         """A step's result with the phase."""
         if result is None:
             return None
-        joining = {"joined": self.joined, "begin": self.begin, "near": self._near}
-        snapshot = {**result.snapshot, "joining": joining}
-        return result.model_copy(update={"snapshot": snapshot})
+        phase = Phase(joined=self.joined, begin=self.begin, near=self._near)
+        assert isinstance(result.snapshot, AskingState)
+        state = result.snapshot.model_copy(update={"joining": phase})
+        return result.model_copy(update={"snapshot": state})

@@ -28,6 +28,7 @@ from streaming.runtime.error_owner import of_its_view
 from streaming.runtime.inbox import Inbox
 from streaming.runtime.kafka import Topics
 from streaming.runtime.restarts import first_line
+from streaming.runtime.snapshots import Checkpoint, Reached, ReplicaState
 from streaming.runtime.stage_names import role_of
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import Manifest, StepResult
@@ -65,7 +66,7 @@ class ViewStage:
         self._state = warehouse / "_state" / self.name.replace(":", "-")
         self._kept = self._state / "checkpoints"
         self._kept.mkdir(parents=True, exist_ok=True)
-        self._checkpoint: dict[str, Any] | None = None
+        self._checkpoint: Checkpoint | None = None
         self._kept_before: frozenset[str] = frozenset()
         self._left_over: frozenset[str] = frozenset()
         self._since_checkpoint = 0
@@ -73,7 +74,7 @@ class ViewStage:
         self._inbox = Inbox()
         self.suspended: dict[str, str] | None = None
         self._manager = self._new_manager()
-        self._control: Mapping[str, Any] = self._manager.snapshot()
+        self._control = Reached.model_validate(self._manager.snapshot())
         self.handled = -1
         """The last number of a durable manifest."""
         self.needed = spec.start
@@ -89,24 +90,26 @@ class ViewStage:
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """Rebuild the manager from its checkpoint and the updates recorded since."""
-        self._inbox = Inbox(snapshot["inbox"] if snapshot else None)
-        self._checkpoint = snapshot["checkpoint"] if snapshot else None
-        self.suspended = snapshot["suspended"] if snapshot else None
+        saved = ReplicaState.loaded(snapshot) if snapshot else None
+        self._inbox = Inbox(saved.inbox if saved else None)
+        self._checkpoint = saved.checkpoint if saved else None
+        self.suspended = saved.suspended if saved else None
         self._kept_before = frozenset(_files(self._checkpoint))
         self._left_over = self._files_there() - self._kept_before
         self._ran = False
         self.needed = self._first_after(self._checkpoint)
         self._since_checkpoint = 0
         self._manager = self._new_manager()
-        self._control = snapshot["control"] if snapshot else self._manager.snapshot()
-        self.handled = int(snapshot["control"]["number"]) if snapshot else -1
+        self._control = saved.control if saved else Reached.model_validate(self._manager.snapshot())
+        self.handled = saved.number if saved else -1
         self.left = self.suspended is not None
-        if snapshot is None or self.suspended is not None:
+        if saved is None or self.suspended is not None:
             return
         number, needed = self.handled, self.needed
         tail = [self._recorded(needed, number)] if number >= needed else []
         try:
-            self._manager.restore(self._checkpoint, tail, lambda name: self._warehouse / name)
+            folded = self._checkpoint.model_dump(mode="json") if self._checkpoint else None
+            self._manager.restore(folded, tail, lambda name: self._warehouse / name)
         except FrescoError:
             raise
         except Exception as error:
@@ -128,7 +131,7 @@ class ViewStage:
         sent: list[ActionList | Suspend] = []
         if self.suspended is None:
             sent += self._passed_on(self._handle(messages) if messages else [])
-            self._control = self._manager.snapshot()
+            self._control = Reached.model_validate(self._manager.snapshot())
             for message in sent:
                 if isinstance(message, Suspend):
                     self.suspended = message.error
@@ -138,26 +141,23 @@ class ViewStage:
         if self._since_checkpoint >= self._checkpoint_batches and self.suspended is None:
             self._checkpoint = self._fold()
             self._since_checkpoint = 0
-        return StepResult(
-            snapshot=self._snapshot(),
-            messages=tuple((self._topic, message) for message in sent),
-        )
+        return self._result(*sent)
 
     def apply(self, manifest: Manifest) -> None:
         """Nothing to commit: a view manager only answers."""
 
     def applied(self, manifest: Manifest) -> None:
         """Tell the metrics and remove checkpoints that no manifest refers to any more."""
-        self.handled = int(manifest.snapshot["control"]["number"])
-        self.left = manifest.snapshot["suspended"] is not None
+        saved = ReplicaState.loaded(manifest.snapshot)
+        self.handled = saved.number
+        self.left = saved.suspended is not None
         self._metrics.view_frontier.labels(self.spec.view).set(self.handled)
         self._metrics.suspended.labels(self.spec.view).set(self.suspended is not None)
         for message in manifest.messages:
             if message.kind == "actions":
                 self._metrics.action_lists.labels(self.spec.view).inc()
-        checkpoint = manifest.snapshot["checkpoint"]
-        self.needed = self._first_after(checkpoint)
-        kept = frozenset(_files(checkpoint))
+        self.needed = saved.needed(self.spec.start)
+        kept = frozenset(_files(saved.checkpoint))
         self._staging.drop(self._kept_before - kept)
         self._kept_before = kept
         if self._ran:  # no other driver can write the manifest that would name them any more
@@ -190,21 +190,25 @@ class ViewStage:
         self.suspended = told_refused(self._state)
         assert self.suspended is not None
         number = self._manager.number
-        self._control = {**self._control, "suspended_after": number}
-        last = suspension(self.spec, number, self.suspended)
-        return StepResult(snapshot=self._snapshot(), messages=((self._topic, last),))
+        self._control = self._control.model_copy(update={"suspended_after": number})
+        return self._result(suspension(self.spec, number, self.suspended))
 
     def _passed_on(self, sent: list[ActionList | Suspend]) -> list[ActionList | Suspend]:
         """What goes out of what the manager has sent, which may be nothing."""
         return sent
 
-    def _snapshot(self) -> dict[str, Any]:
+    def _kept_state(self) -> dict[str, Any]:
+        """The fields of the `ReplicaState` that the manifest is to hold."""
         return {
             "inbox": self._inbox.snapshot(),
             "control": self._control,
             "checkpoint": self._checkpoint,
             "suspended": self.suspended,
         }
+
+    def _result(self, *sent: Any) -> StepResult:
+        messages = tuple((self._topic, message) for message in sent)
+        return StepResult(snapshot=ReplicaState.of(**self._kept_state()), messages=messages)
 
     def _handle(self, messages: list[Updates]) -> list[ActionList | Suspend]:
         self._pack = partial(pack, stage=self._staging.keeper(messages[-1].last))
@@ -233,9 +237,9 @@ class ViewStage:
         )
         return ReplicaManager(self.spec, self._evaluators.first(), codec)
 
-    def _fold(self) -> dict[str, Any]:
+    def _fold(self) -> Checkpoint:
         with tempfile.TemporaryDirectory(prefix="fresco-fold-") as folder:
-            return self._manager.checkpoint(Path(folder), self._keep)
+            return Checkpoint.model_validate(self._manager.checkpoint(Path(folder), self._keep))
 
     def _keep(self, file: Path) -> str:
         kept = self._kept / f"{uuid.uuid4().hex}{file.suffix}"
@@ -250,8 +254,8 @@ class ViewStage:
     def _files_there(self) -> frozenset[str]:
         return frozenset(str(file.relative_to(self._warehouse)) for file in self._kept.iterdir())
 
-    def _first_after(self, checkpoint: Mapping[str, Any] | None) -> int:
-        return int(checkpoint["number"]) + 1 if checkpoint else self.spec.start
+    def _first_after(self, checkpoint: Checkpoint | None) -> int:
+        return checkpoint.number + 1 if checkpoint else self.spec.start
 
     def _captured(self) -> dict[str, Schema]:
         """The relations whose updates a restart reads from `_updates`."""
@@ -287,8 +291,8 @@ class ViewStage:
         )
 
 
-def _files(checkpoint: Mapping[str, Any] | None) -> Iterator[str]:
+def _files(checkpoint: Checkpoint | None) -> Iterator[str]:
     """The files of a checkpoint, leaf by leaf."""
     if checkpoint is not None:
-        for names in checkpoint["files"]:
+        for names in checkpoint.files:
             yield from names

@@ -24,6 +24,7 @@ from streaming.pipeline.session_plan import refuse_isolated, without_isolated
 from streaming.pipeline.source_schemas import source_relations
 from streaming.pipeline.view_file import read_header
 from streaming.runtime.manifests import ManifestStore
+from streaming.runtime.snapshots import MergingState
 from streaming.viewchanges.announcements import refused_routing
 from streaming.viewchanges.requests import Request, Requests
 from streaming.warehouse.snapshot import suspended_views
@@ -162,7 +163,7 @@ def _refuse_fixed(warehouse: Path, catalog: Catalog, group: str) -> None:
     """Some groups keep their views; one by blocks of N numbers does because cuts are no blocks' ends."""
     refuse_isolated(catalog, group)
     merge = ManifestStore(warehouse / "_state" / f"merge-{group}" / "manifests").latest()
-    if merge is not None and "routing" in merge.snapshot["machine"]:
+    if merge is not None and MergingState.loaded(merge.snapshot).routed:
         raise refused_routing()
     views = [view for view in catalog.views if view.name in catalog.groups.get(group, ())]
     size = block_size(

@@ -7,7 +7,7 @@ read them from the warehouse instead, as they stand after the last list.
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from streaming.algebra.operators import Operators, Positions
 from streaming.messages import Rows
@@ -31,10 +31,10 @@ class Mirror(Protocol[V]):
     def add(self, delta: V) -> None:
         """Apply a sent list's signed rows, whatever their numbers."""
 
-    def snapshot(self) -> dict[str, object]:
+    def snapshot(self) -> Any:
         """A reference to the rows, for JSON."""
 
-    def restore(self, saved: dict[str, object]) -> None:
+    def restore(self, saved: Any) -> None:
         """The rows back from `snapshot`."""
 
 
@@ -58,8 +58,8 @@ class HeldMirror(Generic[V]):
         flat = self._operators.renumbered(delta, 0)
         self._rows = self._operators.plus(self._rows, flat)
 
-    def snapshot(self) -> dict[str, object]:
-        return self._operators.pack(self._rows).model_dump()
+    def snapshot(self) -> Any:
+        return self._operators.pack(self._rows)
 
-    def restore(self, saved: dict[str, object]) -> None:
+    def restore(self, saved: Any) -> None:
         self._rows = self._operators.open(Rows.model_validate(saved))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from painting_columns import Changing, ColumnClosure, changing, join_row
 from painting_histories import GROUP
 
+from streaming.durable import as_json
 from streaming.errors import ProtocolError
 from streaming.merge.batching import GREEDY, NONE, BatchedTransaction, Batching, bound
 from streaming.merge.machine import MergeMachine
@@ -63,8 +63,8 @@ def test_a_restart_after_any_message_changes_nothing(
         assert groups_of(steady, event) == groups_of(restarted, event)
         if rng.random() < 0.5:
             assert steady.take_batch() == restarted.take_batch()
-        saved = json.loads(json.dumps(restarted.snapshot()))
-        assert saved == json.loads(json.dumps(steady.snapshot()))
+        saved = as_json(restarted.snapshot())
+        assert saved == as_json(steady.snapshot())
         restarted = machine(h, batching)
         restarted.restore(saved)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.cdc.held_rows import INLINE, Held, HeldFiles
+from streaming.durable import as_json
 
 SCHEMA = pa.schema([("offset", pa.int64()), ("transaction", pa.string()), ("a0", pa.string())])
 LARGE = INLINE // 100
@@ -51,7 +50,7 @@ def test_rows_are_kept_and_read_alike_staged_and_restarted(data: st.DataObject) 
             inline = sum(len(note["ipc"]) for note in notes if "ipc" in note)
             assert inline < 2 * INLINE, "a snapshot stays small however many batches wait"
             if act == "restart":
-                held = empty.restore(json.loads(json.dumps(notes)))
+                held = empty.restore(as_json(notes))
         mask = _mask(data, expected.num_rows)
         assert held.rows == expected.num_rows
         assert held.read().equals(expected)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from itertools import pairwise
 from typing import Any
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from streaming.algebra.tree import Scan
 from streaming.captured.captured_schema import CapturedRelation, CapturedSource, captured
 from streaming.cdc.intake import Intake, IntakeResult
+from streaming.durable import as_json
 from streaming.integrator.integrator_machine import Completed, IntegratorMachine, Part
 from streaming.integrator.knots import Touched
 from tests.engines import ENGINE
@@ -125,7 +125,7 @@ def _delivered(draw: st.DrawFn, records: list[Record]) -> list[IntakeResult]:
         results.append(intake.step(topics.batch(records[:size]), 0))
         records = records[size:]
         if draw(st.integers(0, 3)) == 0:
-            saved = json.loads(json.dumps(intake.snapshot()))
+            saved = as_json(intake.snapshot())
             intake = _intake()
             intake.restore(saved)
     return results
@@ -266,7 +266,7 @@ def test_crossing_global_transactions_keep_each_keys_order_and_one_number_each(
         result = machine.handle(Completed(0, blocks, tagged, keys=keys))
         collect(numbers, result.assignments)
         if data.draw(st.booleans()):
-            saved = json.loads(json.dumps(machine.snapshot()))
+            saved = as_json(machine.snapshot())
             machine = IntegratorMachine(tuple(logs))
             machine.restore(saved)
     check_order(logs, numbers)

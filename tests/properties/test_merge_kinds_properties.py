@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable, Iterator
 
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from painting_as_printed import Closure, PrintedSpa
 from painting_histories import GROUP, Event, History, history, rows, shuffle
 
+from streaming.durable import as_json
 from streaming.merge.batching import NONE
 from streaming.merge.by_blocks import BlockMerge
 from streaming.merge.machine import MergeMachine
@@ -116,7 +116,7 @@ def test_complete_n_shows_every_nth_state_in_order_per_view_and_restarts(seed: i
             for part in batch.parts:
                 assert part.last - part.first < every and part.last == batch.ranges[-1][1]
         again = BlockMerge(GROUP, h.views, every, NONE)
-        again.restore(json.loads(json.dumps(merge.snapshot())))
+        again.restore(as_json(merge.snapshot()))
         assert again.snapshot() == merge.snapshot()
         merge = again
     assert sorted(shown) == [(numbers[0], numbers[-1]) for numbers in blocks.values()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from painting_as_printed import Closure, PrintedPa, PrintedSpa
 from painting_histories import GROUP, Event, History, history, senders, shuffle
 
+from streaming.durable import as_json
 from streaming.errors import ProtocolError
 from streaming.merge.batching import GREEDY, NONE, BatchedTransaction, Batching, bound
 from streaming.merge.machine import MergeMachine
@@ -195,8 +195,8 @@ def test_a_restart_from_the_snapshot_after_any_message_changes_nothing(
             merge.handle(event)
         if take:
             assert steady.take_batch() == restarted.take_batch()
-        saved = json.loads(json.dumps(restarted.snapshot()))
-        assert saved == json.loads(json.dumps(steady.snapshot()))
+        saved = as_json(restarted.snapshot())
+        assert saved == as_json(steady.snapshot())
         assert steady.table() == restarted.table()
         restarted = machine(h, algorithm, batching)
         restarted.restore(saved)

@@ -7,7 +7,6 @@ of the log before the snapshot again. Topics, batches and restarts fall as they 
 
 from __future__ import annotations
 
-import json
 import random
 from typing import Any
 
@@ -15,6 +14,7 @@ import duckdb
 import pytest
 
 from streaming.cdc.later_snapshots import CLOCKS_MS
+from streaming.durable import as_json
 from tests.intakeworld import Recorded, make, relations, row, snapshot_of
 from tests.sourcelog import Record, SourceLog, Topics
 
@@ -105,7 +105,7 @@ class World:
             queues = {name: left for name, left in queues.items() if left}
             results.append(intake.step(topics.batch(batch), 0))
             if self.rng.random() < 0.25:
-                saved = json.loads(json.dumps(intake.snapshot()))
+                saved = as_json(intake.snapshot())
                 intake = make(snapshot=True, contents=results.contents, engine=ENGINE)
                 intake.restore(saved)
         results += [intake.step(topics.batch([]), 0) for _ in range(2)]

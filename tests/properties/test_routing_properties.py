@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from typing import Any
 
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from painting_columns import Changing, changing
 from painting_histories import GROUP, history, senders, shuffle
 
+from streaming.durable import as_json
 from streaming.merge.machine import MergeMachine
 from streaming.merge.routing import RoutedMerge
 from streaming.messages import ActionList, Rel, Suspend, Updates, ViewChange
@@ -98,7 +98,7 @@ def test_rel_with_actions_ends_where_rel_sent_directly_ends(
     for event in shuffle(rng, queues):
         routed.handle(event)
         again = RoutedMerge(MergeMachine(GROUP, h.views, algorithm))  # type: ignore[arg-type]
-        again.restore(json.loads(json.dumps(routed.snapshot())))
+        again.restore(as_json(routed.snapshot()))
         assert again.snapshot() == routed.snapshot()
         routed = again
     assert drained(routed.merge) == drained(direct), f"seed {seed}"  # type: ignore[arg-type]

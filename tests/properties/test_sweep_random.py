@@ -7,7 +7,6 @@ replaced by copies restored from their snapshots. At every number the view must 
 
 from __future__ import annotations
 
-import json
 import random
 from typing import Any
 
@@ -17,6 +16,7 @@ from streaming.algebra.bag import Numbered, added, flat
 from streaming.algebra.source_queries import Answer, Query, SourceAnswer, SourceQuery
 from streaming.ask.fifo import FifoAdapter
 from streaming.ask.processor import QueryProcessor
+from streaming.durable import as_json
 from streaming.messages import ActionList, SourceLog, Updates
 from streaming.viewmanagers.asking.sweep import SweepManager
 from streaming.viewmanagers.base import ViewSpec
@@ -104,7 +104,7 @@ class History:
 
     def crash(self) -> None:
         machines = (self.manager, self.processor, self.adapter)
-        saved = json.loads(json.dumps([machine.snapshot() for machine in machines]))
+        saved = as_json([machine.snapshot() for machine in machines])
         self.machines()
         for machine, state in zip((self.manager, self.processor, self.adapter), saved, strict=True):
             machine.restore(state)

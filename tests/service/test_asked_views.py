@@ -29,6 +29,7 @@ from streaming.algebra.tree import Tree
 from streaming.ask.postgres.pg_source import PostgresSource
 from streaming.demo.embedded.postgres_server import Postgres
 from streaming.demo.pace import Pace
+from streaming.durable import as_json
 from streaming.viewmanagers.base import ViewSpec
 
 TRANSACTIONS, AHEAD = 120, 30
@@ -175,7 +176,7 @@ def play(view: AskedView, log: Log, dsn: str, pins: bool) -> None:
                 view.source.mark()  # nobody else moves the log past what an answer saw
             pace.read(view.lists[-1].last)
             if restarts < 3 and (view.waits or view.manager.uqs):
-                json.dumps(view.manager.snapshot())
+                json.dumps(as_json(view.manager.snapshot()))
                 view.restart()
                 restarts += 1
             time.sleep(0.02)

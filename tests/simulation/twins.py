@@ -14,6 +14,7 @@ from typing import Any
 
 from streaming.algebra.bag import Numbered
 from streaming.algebra.numbered import NumberedBags
+from streaming.durable import as_json
 from streaming.errors import FrescoError
 from streaming.isolated.isolated_manager import Isolated
 from streaming.messages import Rows
@@ -48,7 +49,7 @@ def written(state: Any) -> str:
 
 def restarted(node: Node) -> Node:
     """The node that a restart makes of it."""
-    return node.reborn(json.dumps(node.snapshot()))
+    return node.reborn(json.dumps(as_json(node.snapshot())))
 
 
 class Twins(Pipeline):
@@ -173,7 +174,7 @@ class SessionTwins(Sessions):
 
     def _again(self) -> Isolated[Numbered]:
         fresh = Isolated(isolated_histories.GROUP, self.trees, self.operators)
-        fresh.restore(json.loads(json.dumps(self.machine.snapshot())))
+        fresh.restore(as_json(self.machine.snapshot()))
         assert written(fresh.snapshot()) == written(self.machine.snapshot())
         return fresh
 

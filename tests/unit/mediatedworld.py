@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from streaming.algebra.numbered import NumberedBags
+from streaming.durable import as_json
 from streaming.errors import ProtocolError
 from streaming.messages import ActionList, RelRun, Suspend, Updates
 from streaming.viewmanagers.base import ViewSpec
@@ -41,7 +41,7 @@ class World:
     def handle(self, message: Any) -> list[Any]:
         """One step; a mediator restored from a snapshot of the state before takes it alike, and stays."""
         again = Mediator(*self.how)
-        again.restore(json.loads(json.dumps(self.mediator.snapshot())))
+        again.restore(as_json(self.mediator.snapshot()))
         out = [self.opened(one) for one in self.mediator.handle(message)]
         assert [self.opened(one) for one in again.handle(message)] == out
         self.mediator = again

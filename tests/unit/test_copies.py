@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from streaming.algebra.bag import numbered
@@ -12,6 +11,7 @@ from streaming.algebra.source_queries import Copied, Part, Seen, SourceQuery
 from streaming.algebra.tree import Join, Scan
 from streaming.ask.copies import CopiedCodec, Copies
 from streaming.ask.state_codec import SeenCodec
+from streaming.durable import as_json
 from streaming.messages import Control, RelRun, SourceLog, Updates
 from tests.askedsources import tables, view
 
@@ -100,7 +100,7 @@ def test_a_snapshot_brings_copies_and_states_back() -> None:
     found.add(updates(1, 1, {"x.r": {(1, (9, 9)): 1}}, logs={"x": log}, delivered={"x": 0}))
     found.answer(statement("x", R))
     again: Copies[Any] = Copies(psj_of(TREE), OPERATORS, ("x.r",))
-    again.restore(json.loads(json.dumps(found.snapshot())))
+    again.restore(as_json(found.snapshot()))
     assert (again.rows, again.states) == (found.rows, found.states)
     assert again.answered == 1
     done = updates(2, 2, {}, delivered={"x": 2})
@@ -112,4 +112,4 @@ def test_a_snapshot_brings_copies_and_states_back() -> None:
 def test_states_of_copies_and_of_sources_go_through_one_codec() -> None:
     codec = CopiedCodec(SeenCodec())
     for state in (Copied(3, frozenset({"y5"}), 5, True), Seen(4, frozenset({"y2"}))):
-        assert codec.back(json.loads(json.dumps(codec.note(state)))) == state
+        assert codec.back(as_json(codec.note(state))) == state

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +13,7 @@ from streaming.algebra.psj import psj_of
 from streaming.algebra.source_queries import Known, Query, Seen, SourceAnswer, SourceQuery, Term
 from streaming.ask.fifo import PROBE, FifoAdapter
 from streaming.ask.processor import QueryProcessor
+from streaming.durable import as_json
 from streaming.errors import ProtocolError
 from streaming.messages import RelRun, SourceLog, Updates
 from tests.askedsources import tables, view
@@ -185,7 +185,7 @@ def test_a_restored_adapter_goes_on_where_the_saved_one_was() -> None:
     channel.handle(updates(1, 1))
     channel.handle(statement())
     channel.handle(answer(1, upto=2))
-    saved = json.loads(json.dumps(channel.snapshot()))
+    saved = as_json(channel.snapshot())
     passes, asks_again = (FifoAdapter("v", PSJ, OPERATORS) for _ in range(2))
     passes.restore(saved)
     assert (passes.out, passes.delivered) == (channel.out, channel.delivered)

@@ -30,7 +30,7 @@ LAYERS = (
         "engines",
         "sql",
     ),
-    *("algebra", "scalars", "packed_rows", "metrics", "messages", "errors", "plain"),
+    *("algebra", "scalars", "packed_rows", "durable", "metrics", "messages", "errors", "plain"),
 )
 """Folders and modules of the top, each of which may import those after it."""
 MACHINES = {
@@ -41,7 +41,7 @@ MACHINES = {
     "isolated": "isolated/{isolated_manager,session_messages,session_state,propagation,add_del}.py",
 }
 """Folder -> its files that are pure."""
-BELOW_MACHINES = ("messages", "algebra", "scalars", "engines", "errors")
+BELOW_MACHINES = ("messages", "durable", "algebra", "scalars", "engines", "errors")
 COLUMNS = frozenset({"pyarrow", "duckdb", "numpy"})
 """What a machine may use to hand relations on."""
 MAY_USE_SPARK = (

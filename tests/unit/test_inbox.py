@@ -81,7 +81,7 @@ def test_a_snapshot_stands_still_while_the_inbox_goes_on() -> None:
     taken(inbox, record(1))
     snapshot = inbox.snapshot()
     taken(inbox, record(2))
-    assert snapshot == {f"{TOPIC} view:balance": [1, 1]}
+    assert snapshot == {f"{TOPIC} view:balance": (1, 1)}
 
 
 def test_each_producer_and_topic_has_sequences_of_its_own() -> None:
@@ -107,7 +107,7 @@ def test_a_newer_generation_repeats_and_goes_on() -> None:
     inbox = Inbox()
     assert taken(inbox, record(1), record(2)) == [1, 2]
     assert taken(inbox, record(2, generation=3), record(3, generation=3)) == [3]
-    assert inbox.snapshot() == {f"{TOPIC} view:balance": [3, 3]}
+    assert inbox.snapshot() == {f"{TOPIC} view:balance": (3, 3)}
 
 
 def test_an_older_generation_is_dropped_even_with_the_next_sequence() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 from streaming.captured.captured_schema import CapturedRelation, CapturedSource, captured
 from streaming.cdc.intake import Intake, IntakeResult
+from streaming.durable import as_json
 from streaming.integrator.integrator_machine import TIMEOUT_MS
 from tests.engines import ENGINE
 from tests.intakeworld import BaseView, net
@@ -136,7 +135,7 @@ def test_parts_that_are_numbered_apart_wait_for_nobody_and_are_announced() -> No
     )
     assert numbers(first)["north"] == [1, 2] and first.overdue == ("g",)
     assert parts(first) == [(1, "g", 2)] and first.split
-    saved = json.loads(json.dumps(intake.snapshot()))
+    saved = as_json(intake.snapshot())
     intake = make(apart=True)
     intake.restore(saved)
     second = intake.step(topics.batch(move(south, 1, "a", "b", "g")), 0)
@@ -172,7 +171,7 @@ def test_a_part_keeps_its_tag_until_it_has_a_number_and_a_part_in_a_snapshot_nee
         0,
     )
     assert waiting.last == -1 and parts(waiting) == [], "the south's snapshot is open"
-    saved = json.loads(json.dumps(intake.snapshot()))
+    saved = as_json(intake.snapshot())
     intake = make(snapshot=True, apart=True)
     intake.restore(saved)
     result = intake.step(
@@ -247,7 +246,7 @@ def test_a_part_apart_that_does_not_come_in_time_is_announced_and_local_when_it_
     first = intake.step(topics.batch(move(north, 1, "a", "b", "g", 3)), 1_000)
     assert parts(first) == [(1, "g", 3)]
     assert intake.step(topics.batch([]), 1_000 + TIMEOUT_MS - 1).parts == ()
-    saved = json.loads(json.dumps(intake.snapshot()))
+    saved = as_json(intake.snapshot())
     intake = make(apart=True)
     intake.restore(saved)
     late = intake.step(topics.batch(move(north, 2, "a", "b")), 1_000 + TIMEOUT_MS)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 import pytest
 
+from streaming.durable import as_json
 from streaming.errors import ProtocolError
 from streaming.integrator.integrator_machine import (
     Assignment,
@@ -171,7 +171,7 @@ def test_a_message_against_the_protocol_raises_and_changes_nothing(message: Comp
 def test_a_snapshot_of_the_machine_is_json_and_restores_it() -> None:
     machine = started()
     machine.handle(Completed(5, {"a": (1, 3)}, (Part("a", 2, "g", 2),)))
-    saved: Any = json.loads(json.dumps(machine.snapshot()))
+    saved: Any = as_json(machine.snapshot())
     again = IntegratorMachine(("a", "b"))
     again.restore(saved)
     message = Completed(6, {"b": (1, 1)}, (Part("b", 1, "g", 2),))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
+from streaming.durable import as_json
 from streaming.merge.batching import NONE
 from streaming.merge.machine import MergeMachine
 from streaming.messages import ActionList, Rel, RelRun
@@ -114,7 +113,7 @@ def test_rows_that_lose_a_view_keep_the_order_it_gave_them(end: object, algorith
     merge = told(three(algorithm), Rel(group="g", first=1, last=2, runs=ORDER), end)
     told(merge, al("b", 2, 2))
     assert [batch.parts for batch in iter(merge.take_batch, None) if batch.parts] == []
-    saved = json.loads(json.dumps(merge.snapshot()))
+    saved = as_json(merge.snapshot())
     merge = three(algorithm)
     merge.restore(saved)
     told(merge, al("a", 1, 1))
@@ -163,7 +162,7 @@ def test_a_suspended_view_orders_what_is_ready_and_what_is_submitted_too() -> No
 def test_a_view_that_is_passed_through_keeps_the_order_of_the_others() -> None:
     merge = told(three("pa", ("c",)), Rel(group="g", first=1, last=2, runs=ORDER), al("b", 2, 2))
     assert taken(merge) == []
-    saved = json.loads(json.dumps(merge.snapshot()))
+    saved = as_json(merge.snapshot())
     merge = three("pa", ("c",))
     merge.restore(saved)
     assert merge.snapshot() == saved

@@ -10,6 +10,7 @@ import pytest
 
 from streaming.runtime import stage_progress
 from streaming.runtime.manifests import Manifest, ManifestStore
+from streaming.runtime.snapshots import view_state
 from streaming.runtime.stage_progress import Elsewhere, ViewProgress, view_progress
 from streaming.service.building import Stages
 
@@ -28,11 +29,18 @@ def reference(stage: str, last: int) -> dict[str, Any]:
     return {"rows": 5, "ipc": None, "path": path, "sha256": "x"}
 
 
+def folded(number: int) -> dict[str, Any]:
+    """A checkpoint."""
+    return {"number": number, "leaves": 0, "files": []}
+
+
+def progress(saved: dict[str, Any], start: int = 0) -> ViewProgress:
+    return view_progress(view_state(saved), "view:a", start)
+
+
 def test_a_replica_needs_what_came_after_its_checkpoint() -> None:
-    assert view_progress({**CONTROL, "checkpoint": {"number": 31}}, "view:a") == ViewProgress(
-        40, 32, False
-    )
-    assert view_progress({**CONTROL, "checkpoint": None}, "view:a", 7).needed == 7
+    assert progress({**CONTROL, "checkpoint": folded(31)}) == ViewProgress(40, 32, False)
+    assert progress({**CONTROL, "checkpoint": None}, 7).needed == 7
 
 
 def test_a_manager_that_asks_needs_the_staged_updates_that_its_machines_hold() -> None:
@@ -41,8 +49,8 @@ def test_a_manager_that_asks_needs_the_staged_updates_that_its_machines_hold() -
         "adapter": [{"held": reference("integrator", 38)}],
         "mirror": reference("view-a", 9),
     }
-    assert view_progress({**CONTROL, "machines": machines}, "view:a") == ViewProgress(37, 41, False)
-    assert view_progress({**CONTROL, "machines": {}}, "view:a") == ViewProgress(40, 41, False)
+    assert progress({**CONTROL, "machines": machines}) == ViewProgress(37, 41, False)
+    assert progress({**CONTROL, "machines": {}}) == ViewProgress(40, 41, False)
 
 
 def test_a_stage_without_a_manifest_has_passed_nothing(tmp_path: Path) -> None:
@@ -74,18 +82,28 @@ def test_the_integrator_collects_by_the_slowest_stage_of_any_driver(
     for view, number in (("a", 40), ("b", 30), ("c", 5)):
         suspended = {"code": "X"} if view == "c" else None
         control = {"control": {"number": number}, "suspended": suspended}
-        put(tmp_path, f"view:{view}", 1, {**control, "checkpoint": {"number": 20}})
+        put(
+            tmp_path,
+            f"view:{view}",
+            1,
+            {**control, "checkpoint": folded(20)},
+        )
     stages.collect()
     assert integrator.told == (30, 0), "the merge has published nothing"
     put(tmp_path, "merge:g", 1, {"published": 12})
     stages.collect()
     assert integrator.told == (30, 13)
     put(tmp_path, "merge:g", 2, {"published": 29})
-    put(tmp_path, "view:b", 2, {**CONTROL, "checkpoint": {"number": 33}})
+    put(tmp_path, "view:b", 2, {**CONTROL, "checkpoint": folded(33)})
     stages.collect()
     assert integrator.told == (40, 21)
     for view, number in (("a", 40), ("b", 40)):
         snapshot = {"control": {"number": number}, "suspended": {"code": "X"}}
-        put(tmp_path, f"view:{view}", 3, {**snapshot, "checkpoint": {"number": 33}})
+        put(
+            tmp_path,
+            f"view:{view}",
+            3,
+            {**snapshot, "checkpoint": folded(33)},
+        )
     stages.collect()
     assert integrator.told == (60, 21), "all have left: what is in `_updates` is enough"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import replace
 from typing import Any
@@ -21,6 +20,7 @@ from streaming.algebra.source_queries import (
     Term,
 )
 from streaming.ask.processor import QueryProcessor
+from streaming.durable import as_json
 from streaming.errors import ProtocolError
 from streaming.viewmanagers.base import ViewSpec
 from tests.askedsources import Sources, tables, view
@@ -238,7 +238,7 @@ def test_a_restored_processor_goes_on_where_the_saved_one_was() -> None:
     terms = Term(1, (known(0),), (1, 2, 3, 4)), Term(-1, (known(3),), (0, 1, 2, 4))
     out: list[Any] = asked.processor.handle(Query("v", 1, terms))
     while isinstance(out[0], SourceQuery):
-        saved = json.loads(json.dumps(asked.processor.snapshot()))
+        saved = as_json(asked.processor.snapshot())
         before = asked.processor
         asked.processor = QueryProcessor(asked.psj, asked.sources.operators)
         asked.processor.restore(saved)

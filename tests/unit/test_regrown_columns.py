@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from streaming.captured.captured_schema import captured
 from streaming.cdc.held_rows import HeldFiles
 from streaming.cdc.intake import Intake
+from streaming.durable import as_json
 from tests.intakeworld import make, net
 from tests.sourcelog import SourceLog, Topics
 
@@ -41,7 +41,7 @@ def test_oddity_17_held_rows_keep_their_columns_over_a_restart(tmp_path: Path, r
     *events, end = log.commit(changes)
     first = intake(BEFORE, tmp_path)
     first.step(topics.batch(events), 0)
-    saved = json.loads(json.dumps(first.snapshot()))
+    saved = as_json(first.snapshot())
     assert len(list(tmp_path.iterdir())) == (1 if rows > 1 else 0)
 
     second = intake(AFTER, tmp_path)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from streaming.cdc.intake_result import IntakeResult
 from streaming.cdc.replacement import cannot_tell
+from streaming.durable import as_json
 from streaming.warehouse.initial import emptied_by_source, still_lost
 from streaming.warehouse.updates import LostColumn
 from tests.intakeworld import insert, row, snapshot_of
@@ -305,7 +305,7 @@ def test_rows_of_a_table_that_was_altered_before_they_took_effect_are_dropped() 
     source = Source()
     rows = source.again(account=[row(0), row(1), row(2, "lost")])
     source.step(rows)
-    saved = json.loads(json.dumps(source.intake.snapshot()))
+    saved = as_json(source.intake.snapshot())
     saved["columns"]["north.account"][1][1] = "int"
     source.intake = source._made()
     source.intake.restore(saved)

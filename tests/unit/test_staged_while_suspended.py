@@ -10,6 +10,7 @@ import pytest
 from test_view_changes import proved, rows
 
 from streaming import packed_rows as packing
+from streaming.runtime.snapshots import view_state
 from streaming.runtime.stage_progress import view_progress
 from streaming.viewchanges.asked_changes import ask_to_resume
 from streaming.viewchanges.requests import Requests
@@ -163,5 +164,9 @@ def test_killed_at_any_moment_the_views_come_back_with_everything(tmp_path: Path
 def test_a_view_that_asks_and_is_to_come_back_needs_all_that_is_recorded() -> None:
     """In another driver too: the retention must not take what its first list is made of."""
     snapshot = {"control": {"number": 40}, "suspended": None, "machines": None}
-    assert view_progress({**snapshot, "joining": {"joined": None}}, "view:a@2").needed == 0
-    assert view_progress({**snapshot, "joining": {"joined": 38}}, "view:a@2").needed == 41
+    assert (
+        view_progress(view_state({**snapshot, "joining": {"joined": None}}), "view:a@2").needed == 0
+    )
+    assert (
+        view_progress(view_state({**snapshot, "joining": {"joined": 38}}), "view:a@2").needed == 41
+    )

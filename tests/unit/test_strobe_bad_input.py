@@ -9,6 +9,7 @@ import pytest
 
 from streaming.algebra.source_queries import Answer
 from streaming.algebra.tree import Relation
+from streaming.durable import as_json
 from streaming.errors import FrescoError, ProtocolError
 from streaming.messages import Control, Updates
 from streaming.viewmanagers.asking.c_strobe import CStrobe
@@ -47,7 +48,7 @@ def state(world: Played) -> Any:
             return {key: opened(each) for key, each in value.items()}
         return [opened(each) for each in value] if isinstance(value, list) else value
 
-    return opened(world.manager.snapshot())
+    return opened(as_json(world.manager.snapshot()))
 
 
 def broken(updates: Updates) -> dict[str, Updates]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.source_queries import Answer, Seen
+from streaming.durable import as_json
 from streaming.errors import FrescoError, ProtocolError
 from streaming.messages import RelRun, Updates
 from streaming.viewmanagers.asking.sweep import SweepManager
@@ -155,7 +155,7 @@ def test_a_restored_manager_goes_on_where_the_saved_one_was() -> None:
     mediator.deliver(mediator.sources.commit(("z.t", 1, (3, 9)), truncated="z.t"))
     mediator.deliver(mediator.sources.commit(("x.r", -1, (1, 2))))
     while mediator.statements:
-        saved = json.loads(json.dumps(mediator.manager.snapshot()))
+        saved = as_json(mediator.manager.snapshot())
         before = mediator.manager
         mediator.manager = SweepManager(CHAIN, mediator.sources.operators)
         mediator.manager.restore(saved)

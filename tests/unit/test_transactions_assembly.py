@@ -11,6 +11,7 @@ import pytest
 from streaming.captured.captured_schema import CapturedSource
 from streaming.cdc.held_rows import HeldFiles
 from streaming.cdc.intake import Intake
+from streaming.durable import as_json
 from tests.intakeworld import BaseView, insert, key_change, make, net, relations, row, spoiled
 from tests.sourcelog import SourceLog, Topics
 from tests.unit.test_debezium_events import bank
@@ -236,7 +237,7 @@ def test_held_rows_are_staged_once_and_never_written_again() -> None:
     assert len(staged) == 1 and len(first) < 5000
     intake.step(topics.batch(some[1500:]), 0)
     intake.snapshot()
-    saved = json.loads(json.dumps(intake.snapshot()))
+    saved = as_json(intake.snapshot())
     assert sum(table.num_rows for table in staged.values()) == len(some) - 1
     again = make(files=files)
     again.restore(saved)

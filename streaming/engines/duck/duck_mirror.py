@@ -262,9 +262,8 @@ class DuckMirror:
 
     def snapshot(self) -> dict[str, object]:
         """References to the pieces, for JSON."""
-        base = self._base.model_dump() if self._base is not None else None
-        tail = self._operators.pack(self._tail_value()).model_dump() if self._tail else None
-        return {"base": base, "pieces": [p.model_dump() for p in self._pieces], "tail": tail}
+        tail = self._operators.pack(self._tail_value()) if self._tail else None
+        return {"base": self._base, "pieces": list(self._pieces), "tail": tail}
 
     def restore(self, saved: dict[str, object]) -> None:
         """The rows back from `snapshot`."""

@@ -87,9 +87,9 @@ def chain_note(operators: Operators[V], chain: Chain[V]) -> dict[str, Any]:
     """A chain as JSON values; its rows by reference."""
     return {
         "have": list(chain.have),
-        "rows": operators.pack(chain.rows).model_dump(),
-        "whole": [[p, operators.pack(v).model_dump()] for p, v in chain.whole.items()],
-        "more": [[p, operators.pack(v).model_dump()] for p, v in chain.more.items()],
+        "rows": operators.pack(chain.rows),
+        "whole": [[p, operators.pack(v)] for p, v in chain.whole.items()],
+        "more": [[p, operators.pack(v)] for p, v in chain.more.items()],
     }
 
 

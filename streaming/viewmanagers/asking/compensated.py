@@ -283,9 +283,9 @@ class Compensated(Keyed[V], Generic[V]):
             "families": [
                 {
                     "i": i,
-                    "delta": pack(f.delta).model_dump(),
+                    "delta": pack(f.delta),
                     "first": f.first,
-                    "together": [[p, pack(v).model_dump()] for p, v in f.together.items()],
+                    "together": [[p, pack(v)] for p, v in f.together.items()],
                     "last_k": [list(each) for each in f.last_k.items()],
                 }
                 for i, f in self.families.items()

@@ -226,7 +226,7 @@ class CompensatingManager(Asking[V]):
                 "since": work.since,
                 "batch": asdict(work.batch),
                 "chains": [[i, chain_note(self.operators, c)] for i, c in work.chains.items()],
-                "done": self.operators.pack(work.done).model_dump(),
+                "done": self.operators.pack(work.done),
             },
         }
 

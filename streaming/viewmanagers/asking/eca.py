@@ -191,12 +191,12 @@ class EcaManager(Asking[V]):
 
     def snapshot(self) -> dict[str, Any]:
         def packed(rows: Mapping[int, V]) -> list[Any]:
-            return [[p, self.operators.pack(v).model_dump()] for p, v in rows.items()]
+            return [[p, self.operators.pack(v)] for p, v in rows.items()]
 
         return {
             **super().snapshot(),
             "mirror": self.mirror.snapshot(),
-            "collect": self.operators.pack(self.collect).model_dump(),
+            "collect": self.operators.pack(self.collect),
             "open": self.open and list(self.open),
             "queue": [[u.first, u.last, packed(u.deltas), packed(u.whole)] for u in self.queue],
         }

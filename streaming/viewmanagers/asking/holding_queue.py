@@ -239,7 +239,7 @@ class HoldingQueue(Generic[V]):
             {
                 "numbers": list(one.numbers),
                 "change": change_note(self._operators, one.change),
-                "parts": [part.model_dump() for part in one.parts],
+                "parts": list(one.parts),
                 "cut": one.cut,
             }
             for one in self.held
@@ -287,7 +287,7 @@ def change_note(operators: Operators[V], change: Change[V]) -> dict[str, Any]:
     return {
         "first": change.first,
         "last": change.last,
-        "deltas": [[p, operators.pack(rows).model_dump()] for p, rows in change.deltas.items()],
+        "deltas": [[p, operators.pack(rows)] for p, rows in change.deltas.items()],
         "truncated": [list(each) for each in change.truncated],
     }
 

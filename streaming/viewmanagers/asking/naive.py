@@ -155,7 +155,7 @@ class NaiveManager(Asking[V]):
         slots = [
             {
                 "number": slot.number,
-                "rows": self.operators.pack(slot.rows).model_dump(),
+                "rows": self.operators.pack(slot.rows),
                 "query": slot.query,
                 "truncated": slot.truncated,
             }

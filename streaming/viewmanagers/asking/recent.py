@@ -152,7 +152,7 @@ class Recent(Generic[V]):
     def snapshot(self) -> dict[str, Any]:
         """The state as JSON values; relations by reference."""
         return {
-            "deltas": [self.operators.pack(v).model_dump() for v in self.deltas.values()],
+            "deltas": [self.operators.pack(v) for v in self.deltas.values()],
             "log": {s: [[n, list(e)] for n, e in log.items()] for s, log in self.log.items()},
             "confirmed": {s: sorted(numbers) for s, numbers in self.confirmed.items()},
             "truncates": {r: list(numbers) for r, numbers in self.truncates.items()},

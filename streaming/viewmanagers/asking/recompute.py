@@ -175,7 +175,7 @@ class RecomputeManager(Asking[V]):
             "recent": self.recent.snapshot(),
             "periods": [asdict(period) for period in self.periods],
             "refresh": None if self.refresh is None else asdict(self.refresh),
-            "new": self.operators.pack(self.new).model_dump(),
+            "new": self.operators.pack(self.new),
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:

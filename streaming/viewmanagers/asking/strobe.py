@@ -260,7 +260,7 @@ class Strobe(Compensated[V], Generic[V]):
         self.covers = (covers[0], covers[1]) if covers else None
 
     def _action_note(self, action: Action[V]) -> list[Any]:
-        rows = None if action.rows is None else self.operators.pack(action.rows).model_dump()
+        rows = None if action.rows is None else self.operators.pack(action.rows)
         return [action.kind, rows, action.place]
 
     def _action_back(self, note: list[Any]) -> Action[V]:

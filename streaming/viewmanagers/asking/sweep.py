@@ -272,10 +272,9 @@ class SweepManager(Asking[V]):
         work = self.work and {
             "first": self.work.first,
             "batch": batch_note(self.operators, self.work.batch),
-            "delta": pack(self.work.delta).model_dump(),
+            "delta": pack(self.work.delta),
             "sweeps": [
-                [list(s.have), pack(s.temp).model_dump(), list(s.order), sorted(s.new)]
-                for s in self.work.sweeps
+                [list(s.have), pack(s.temp), list(s.order), sorted(s.new)] for s in self.work.sweeps
             ],
         }
         return {

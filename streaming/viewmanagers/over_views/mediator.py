@@ -380,10 +380,10 @@ class Mediator(Generic[V]):
         return {
             "view": self.spec.view,
             "number": self.number,
-            "umq": [entry.updates.model_dump(mode="json") for entry in self.umq],
-            "rmq": {p: [one.model_dump(mode="json") for one in q] for p, q in self.rmq.items()},
+            "umq": [entry.updates for entry in self.umq],
+            "rmq": {p: list(q) for p, q in self.rmq.items()},
             "heard": dict(self.heard),
-            "ended": {p: one.model_dump(mode="json") for p, one in self.ended.items()},
+            "ended": dict(self.ended),
             "units": [list(unit) for unit in self.units],
             "owed": self.owed,
             "sent": self.sent,

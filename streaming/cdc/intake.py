@@ -26,6 +26,7 @@ from streaming.cdc.held_rows import HeldFiles
 from streaming.cdc.initial_snapshots import Snapshots, SnapshotWork
 from streaming.cdc.intake_result import Clock, IntakeResult
 from streaming.cdc.later_snapshots import Retaken
+from streaming.cdc.old_dates import Look, told_as_others
 from streaming.cdc.records import Decoded
 from streaming.cdc.rel_of_step import related
 from streaming.cdc.replacement import Contents, Replaced, cannot_tell
@@ -43,7 +44,7 @@ from streaming.integrator.integrator_machine import (
 from streaming.integrator.knots import Touched
 from streaming.integrator.relevance import View, view_needs
 from streaming.integrator.window import Closed, Part
-from streaming.messages import GlobalPart, RelRun
+from streaming.messages import Control, GlobalPart, RelRun
 
 
 class Intake:
@@ -60,6 +61,7 @@ class Intake:
         apart: number the parts of global transactions apart, and say which they are.
         engine: see `Decoder`.
         contents: what a relation holds, for snapshots that are taken again.
+        look: for days that snapshots tell as others (`old_dates`).
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Intake:
         apart: bool = False,
         engine: duckdb.DuckDBPyConnection | None = None,
         contents: Contents = cannot_tell,
+        look: Look = lambda captured, columns: (),
     ) -> None:
         self._captured = {r.relation.name: r for r in captured}
         self._files = files
@@ -85,7 +88,7 @@ class Intake:
         self._snapshots = Snapshots(captured, self._sources, files)
         untimed = frozenset(n for n, s in self._sources.items() if s.transactions == "per-event")
         self._retaken = Retaken(self._captured, files, untimed=untimed)
-        self._contents = contents
+        self._contents, self._look = contents, look
         self._machine = IntegratorMachine(tuple(self._sources), timeout_ms, max_unit)
         self._positions: dict[str, str] = {}
         self._apart = Apart() if apart else None
@@ -158,6 +161,7 @@ class Intake:
                 rows[name] = pa.concat_tables([zero, rows[name]]) if name in rows else zero
             if lacking:
                 tainted[0] = tuple(sorted({*tainted.get(0, ()), *lacking}))
+            replaced = self._looked_through(initial)
         for name, table in replaced.rows.items():
             rows[name] = pa.concat_tables([table, rows[name]]) if name in rows else table
         if replaced.refused:
@@ -187,7 +191,15 @@ class Intake:
             released=tuple(sorted({*numbered.released, *(part.id for part in missing)}))
         )
         return self._result(
-            decoded, parts, numbered, taken.transactions, batches, rel, tainted, clock
+            decoded,
+            parts,
+            numbered,
+            taken.transactions,
+            batches,
+            rel,
+            tainted,
+            clock,
+            replaced.controls,
         )
 
     def _replaced(self, now_ms: int) -> Replaced:
@@ -196,9 +208,16 @@ class Intake:
         if due is None or self._machine.next_number == 0:
             return Replaced()
         number = self._machine.next_number
-        found = self._retaken.replaced(due, self._contents, number, self._duck)
+        found = self._retaken.replaced(due, self._contents, number, self._duck, self._look)
         self._retaken = self._retaken.done(due)
         return found
+
+    def _looked_through(self, initial: Mapping[str, pa.Table]) -> Replaced:
+        """The taints of initial snapshots: such days may have come since the start has looked."""
+        filled = [self._captured[name] for name, table in initial.items() if table.num_rows]
+        found = [told_as_others(one, 0, self._look) for one in filled]
+        controls = [control for taints, _ in found for control in taints]
+        return Replaced({}, (), tuple(said for _, said in found if said), tuple(controls))
 
     def _released(self, first: int, now_ms: int) -> tuple[GlobalPart, ...]:
         """The parts of global transactions numbered apart that have not come in time."""
@@ -248,11 +267,12 @@ class Intake:
         rel: dict[str, tuple[RelRun, ...]],
         tainted: dict[int, tuple[str, ...]],
         clock: Clock,
+        untrue: tuple[Control, ...],
     ) -> IntakeResult:
         newest = transactions.group_by("source").aggregate([("position", "max")])
         for source, position in zip(*(c.to_pylist() for c in newest.columns), strict=True):
             self._positions[source] = str(max(position, int(self._positions.get(source, -1))))
-        controls = [control for batch in batches.values() for control in batch.controls]
+        controls = [*untrue, *(one for batch in batches.values() for one in batch.controls)]
         return IntakeResult(
             first=numbered.first,
             last=numbered.last,

@@ -33,6 +33,7 @@ from streaming.cdc.assembler import Assembler, Taken
 from streaming.cdc.held_rows import HeldFiles
 from streaming.cdc.initial_snapshots import SnapshotWork
 from streaming.cdc.later_rows import Taking
+from streaming.cdc.old_dates import Look, told_as_others
 from streaming.cdc.replacement import (
     REPEATED,
     Contents,
@@ -48,6 +49,7 @@ from streaming.cdc.replacement import (
 from streaming.cdc.row_query import PASSING
 from streaming.cdc.snapshot_notes import Told, heard
 from streaming.errors import FrescoError
+from streaming.messages import Control
 
 CLOCKS_MS = 5_000
 """How far a database's clock and its connector's may be apart."""
@@ -234,9 +236,10 @@ class Retaken:
         contents: Contents,
         number: int,
         duck: duckdb.DuckDBPyConnection,
+        look: Look,
     ) -> Replaced:
         """What is new under `number`, and what to say of it."""
-        rows, bad, notices = {}, [], []
+        rows, bad, notices, controls = {}, [], [], list[Control]()
         for name in due.relations:
             captured, taking = self.captured[name], self.takings[name, due.whole]
             taken, later = taking.rows.read(), taking.later.read()
@@ -251,6 +254,9 @@ class Retaken:
             if found is not None:
                 zero = pa.array(np.full(found.num_rows, number))
                 rows[name] = found.add_column(0, "number", zero)
+                taints, said = told_as_others(captured, number, look)
+                controls += taints
+                notices += [said] if said else []
             notices.append(outcome(captured, found, number))
         notices += [
             found_empty(self.captured[name])
@@ -258,7 +264,7 @@ class Retaken:
             if may_hold(self.captured[name], contents, number - 1)
         ]
         notices += [unfinished(self.captured[n], *counts) for n, counts in due.silent.items()]
-        return Replaced(rows, tuple(bad), tuple(notices))
+        return Replaced(rows, tuple(bad), tuple(notices), tuple(controls))
 
     def done(self, due: Due) -> Retaken:
         """Without a snapshot that has taken effect."""

@@ -27,6 +27,7 @@ from streaming.cdc.held_rows import Held
 from streaming.cdc.records import BadRecord
 from streaming.cdc.row_query import row_schema
 from streaming.errors import FrescoError
+from streaming.messages import Control
 from streaming.scalars.expression import MULTIPLICITY, column_name
 
 REPEATED = "SOURCE_SNAPSHOT_REPEATED"
@@ -43,11 +44,13 @@ class Replaced:
         rows: relation -> a truncate and its rows, with `number` in front.
         refused: for each relation that nobody can tell, the record that stands for the snapshot.
         notices: what a person should know, each once.
+        controls: the taints of columns that the snapshots have not told right (`old_dates`).
     """
 
     rows: Mapping[str, pa.Table] = field(default_factory=dict)
     refused: tuple[BadRecord, ...] = ()
     notices: tuple[str, ...] = ()
+    controls: tuple[Control, ...] = ()
 
     @property
     def numbers(self) -> int:

@@ -12,6 +12,7 @@ from functools import partial
 from streaming.algebra.expanded import expanded
 from streaming.cdc.held_rows import HeldFiles
 from streaming.cdc.intake import Intake
+from streaming.cdc.old_dates import looking
 from streaming.cdc.record_shapes import FirstRecords
 from streaming.configuration.pipeline_config import Config
 from streaming.engines.evaluator import Limits
@@ -151,6 +152,7 @@ def _integrator_stage(
             max_unit=config.limits.max_unit,
             apart=config.globals == "apart",
             contents=partial(contents_of, str(warehouse)),
+            look=looking(config),
         )
 
     hours = config.retention.updates_hours

@@ -72,7 +72,8 @@ def _error(number: int, controls: list[Control]) -> ViewError:
         "VIEW_COLUMN_CHANGED",
         what,
         where=where,
-        todo="write the view's SQL for the table as it is now, then `fresco view drop NAME` and "
-        "`fresco view add FILE`; views that do not read the column go on",
+        todo="where a column was dropped, renamed or retyped, write the view's SQL for the table as it "
+        "is now, then `fresco view drop NAME` and `fresco view add FILE`; else `fresco view resume NAME` "
+        "begins with what the source has; views that do not read the column go on",
         number=number,
     )

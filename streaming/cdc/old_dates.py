@@ -142,10 +142,10 @@ def check_dates(
 def columns_with(
     dsn: str, source: str, table: str, wanted: Mapping[str, str], seconds: float
 ) -> list[str]:
-    """The columns that hold what their test looks for, as far as the first row that has any shows."""
+    """The columns that hold what their test looks for."""
     tests = [sql.SQL(test).format(sql.Identifier(name)) for name, test in wanted.items()]
-    query = sql.SQL("SELECT {} FROM {} WHERE {} LIMIT 1").format(
-        sql.SQL(", ").join(tests),
+    query = sql.SQL("SELECT {} FROM {} WHERE {}").format(
+        sql.SQL(", ").join(sql.SQL("bool_or({})").format(test) for test in tests),
         sql.Identifier(*split_name(table)),
         sql.SQL(" OR ").join(tests),
     )

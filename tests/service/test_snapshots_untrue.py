@@ -49,7 +49,7 @@ def day(text: str) -> int:
 
 def states(pipeline: Pipeline) -> dict[str, str]:
     newest = pipeline.newest()
-    return {} if newest is None else {v: s["code"] for v, s in newest.suspended.items()}
+    return {} if newest is None else {v: newest.causes[v]["code"] for v in newest.suspended}
 
 
 def shows(pipeline: Pipeline, service: Process, view: str, *rows: object) -> None:

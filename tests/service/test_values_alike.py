@@ -224,6 +224,9 @@ def _refuses_old_days(dsn: str) -> None:
                 assert column.strip('"') in found.says
                 connection.execute(f"DELETE FROM old WHERE {column} IN ('{day}')")
         assert check_dates(dsn, "alike", columns, reads, 10) == []
+        connection.execute("INSERT INTO old VALUES (NULL, '1582-10-10'), ('1582-10-10', NULL)")
+        levels = [one.level for one in check_dates(dsn, "alike", columns, reads, 10)]
+        assert levels == ["wrong", "warning"], "in rows of their own"
         connection.execute("TRUNCATE old")
         connection.execute("INSERT INTO old VALUES ('1582-10-10', NULL)")
         (found,) = check_dates(dsn, "alike", columns, reads, 10)

@@ -144,6 +144,7 @@ class CapturedRelation:
         toasts_from: octets of a row from which PostgreSQL stores values of it apart.
         natives: the type of each column as the database itself writes it; () where nobody has asked it.
         identities: what it tells columns of one name apart by (`layout.Kept`); () likewise.
+        made: what it tells apart by whether a column's values may have been written anew (`layout.Kept`).
         lost: positions of the columns of which no value comes any more.
     """
 
@@ -158,6 +159,7 @@ class CapturedRelation:
     toasts_from: int = 2032
     natives: tuple[str, ...] = ()
     identities: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
     lost: frozenset[int] = frozenset()
 
     @property

@@ -36,6 +36,8 @@ class Kept:
         source: the database type by which events are read.
         native: the type as the database itself writes it, which tells whether values may have changed.
         identity: what the database tells columns of one name apart by ("16402.3"); "" where nothing.
+        made: which version of its entry in the catalog it is, and of the table's files ("812 9f..", " -"
+            behind them where stored rows lack the column); "" where nobody knows.
         since: the generation from which it is there.
         until: the generation from which it is not to be seen any more; None while it is.
         lost: no value of it comes any more.
@@ -49,6 +51,7 @@ class Kept:
     source: str = ""
     native: str = ""
     identity: str = ""
+    made: str = ""
     since: int = 0
     until: int | None = None
     lost: bool = False
@@ -134,9 +137,12 @@ class Layout:
         for fresh in _fresh(now):
             at = seen.get(fresh.name)
             if at is not None and same_column(columns[at], fresh):
-                known = (fresh.source, fresh.native, fresh.identity)
                 columns[at] = replace(
-                    columns[at], source=known[0], native=known[1], identity=known[2]
+                    columns[at],
+                    source=fresh.source,
+                    native=fresh.native,
+                    identity=fresh.identity,
+                    made=fresh.made,
                 )
                 places[fresh.name] = at
                 continue
@@ -171,11 +177,11 @@ def _end_with_their_successors(columns: list[Kept], number: int) -> None:
 def _fresh(now: CapturedRelation) -> list[Kept]:
     natives = now.natives or now.source_types
     identities = now.identities or ("",) * len(now.source_types)
+    made = now.made or ("",) * len(now.source_types)
+    parts = zip(now.relation.schema, now.source_types, natives, identities, made, strict=True)
     return [
-        Kept(column.name, column.type, source, native, identity)
-        for column, source, native, identity in zip(
-            now.relation.schema, now.source_types, natives, identities, strict=True
-        )
+        Kept(column.name, column.type, source, native, identity, entry)
+        for column, source, native, identity, entry in parts
     ]
 
 
@@ -186,8 +192,18 @@ def same_column(known: Kept, now: Kept) -> bool:
     if known.type != now.type:
         return False
     if not known.native or known.native == now.native:
-        return True
+        return not _written_anew(known.made, now.made)
     return _read_alike(known, now) and holds(known.native, now.native)
+
+
+def _written_anew(before: str, now: str) -> bool:
+    """Whether a column of one type may have had another in between, by which its values changed.
+
+    A type that changes them changes the column's entry and writes the table's files anew. Others do
+    one of these; what fills in a column that stored rows lacked does both, and changes no value.
+    """
+    old, new = before.split(), now.split()
+    return len(old) == 2 and len(new) >= 2 and old[0] != new[0] and old[1] != new[1]
 
 
 def widened(known: Kept, now: Kept) -> bool:
@@ -195,6 +211,8 @@ def widened(known: Kept, now: Kept) -> bool:
     if known.identity and now.identity and known.identity != now.identity:
         return False
     before = known.native or known.type
+    if known.native == now.native and _written_anew(known.made, now.made):
+        return False
     return _read_alike(known, now) and holds(before, now.native or now.type)
 
 
@@ -343,7 +361,7 @@ def _why(layout: Layout, at: int) -> str:
     before, now = old.native or old.type, new.native or new.type
     if before != now or old.type != new.type:
         return f"was {before} and is {now}: what is stored may have changed with it"
-    return "was dropped and made anew: what is stored may be something else"
+    return "was dropped and made anew, or retyped and back: what is stored may be something else"
 
 
 def unrecorded(

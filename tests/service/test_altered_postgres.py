@@ -66,6 +66,7 @@ QUICK = {
         insert="{}, {}.25, 'c{}', '2026-01-02 03:04:05.678901', '7{}', 9",
     ),
     "rounded": alter("ALTER b TYPE numeric(10,1)", "of_b"),
+    "rounded and back": alter("ALTER b TYPE numeric(10,1); ALTER b TYPE numeric(10,2)", "of_b"),
 }
 DEEP = {
     "add": alter("ADD z int", insert=ROW + ", 3"),
@@ -99,7 +100,12 @@ DEEP = {
     "rewritten": alter("SET WITHOUT CLUSTER; SET (fillfactor = 50)"),
     "constrained": alter("ALTER a SET NOT NULL; ADD CHECK (a > -100)"),
     "widened twice": alter("ALTER c TYPE varchar(30); ALTER c TYPE text; ALTER a TYPE bigint"),
-    "to and fro": alter("ALTER a TYPE bigint; ALTER a TYPE int"),
+    "to and fro": alter("ALTER a TYPE bigint; ALTER a TYPE int", "of_a"),
+    "to and fro beside others": alter(
+        "ALTER a SET STATISTICS 50; ALTER e SET DEFAULT 'x'; ALTER c TYPE varchar(30); "
+        "ADD z int DEFAULT 4",
+        insert=ROW + ", 3",
+    ),
 }
 
 

@@ -23,7 +23,11 @@ from streaming.captured.source_origin import Origin
 from streaming.errors import FrescoError
 
 _COLUMNS = """
-SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', a.attnum
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', a.attnum,
+  concat_ws(' ', a.xmin, (
+    SELECT md5(string_agg(c.relfilenode::text, ',' ORDER BY c.oid)) FROM pg_class c
+    WHERE c.oid = a.attrelid OR c.oid IN (SELECT relid FROM pg_partition_tree(a.attrelid))
+  ), CASE WHEN a.atthasmissing THEN '-' END)
 FROM pg_attribute a
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
@@ -132,14 +136,21 @@ def read_schemas(
                 topic_name(prefix, full),
                 [
                     (column, f"{type_} generated" if generated else type_)
-                    for column, type_, generated, _ in columns
+                    for column, type_, generated, *_ in columns
                 ],
                 key=key,
                 collection=full,
                 decimals=decimals,
-                known={name: (type_, f"{oid}.{at}") for name, type_, _, at in columns},
+                known={name: (type_, f"{oid}.{at}") for name, type_, _, at, _ in columns},
             )
-            relations.append(replace(relation, toasts_from=int(toasts[0]) if toasts else 0))
+            made = {row[0]: row[4] for row in columns}
+            relations.append(
+                replace(
+                    relation,
+                    toasts_from=int(toasts[0]) if toasts else 0,
+                    made=tuple(made[column.name] for column in relation.relation.schema),
+                )
+            )
     return relations
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from streaming.errors import FrescoError
 from streaming.runtime import stage_progress
 from streaming.runtime.manifests import Manifest, ManifestStore
 from streaming.runtime.snapshots import view_state
@@ -107,3 +108,11 @@ def test_the_integrator_collects_by_the_slowest_stage_of_any_driver(
         )
     stages.collect()
     assert integrator.told == (60, 21), "all have left: what is in `_updates` is enough"
+
+
+def test_a_state_of_a_later_version_is_refused_and_one_of_before_is_read() -> None:
+    before = view_state({**CONTROL, "machines": {"mirror": reference("view-a", 9)}})
+    assert before.files == (reference("view-a", 9)["path"],) and before.version == 2
+    assert view_state(before.dumped()) == before
+    with pytest.raises(FrescoError, match="STATE_NEWER"):
+        view_state({**before.dumped(), "version": 3})

@@ -36,7 +36,9 @@ def modes(text: str) -> tuple[str, ...]:
         if name not in MODES:
             raise typer.BadParameter(f"no mode {name}; there are {', '.join(MODES)}")
         if MODES[name].sessions:
-            raise typer.BadParameter(f"{name} has histories of its own: streaming.simulator.{name}")
+            raise typer.BadParameter(
+                f"{name} has histories of its own: {__package__}.{name}_histories"
+            )
     return found
 
 

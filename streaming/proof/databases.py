@@ -111,7 +111,10 @@ def judge_databases(
     versions = Versions(warehouse.layouts(), specs)
     lines = []
     forgotten = Forgotten(path)
-    tables = _read_all(engine, list(relations.values()), databases, forgotten)
+    lost = {name: forgotten.columns(relation) for name, relation in relations.items()}
+    returned = versions.returned(specs, lost)
+    unread = {name: lost[name].keys() - returned.get(name, frozenset()) for name in lost}
+    tables = _read_all(engine, list(relations.values()), databases, unread)
     for at, relation in enumerate(relations.values()):
         if not whole or not updates.records(relation.name):
             offer_relation(engine, relation, tables[relation.name], columns_of(relation.schema))
@@ -120,8 +123,9 @@ def judge_databases(
         rows = forgotten.exchanged(relation, warehouse.updates(relation.name), emptied)
         history = History(engine, f"__h{at}", relation.schema, rows, emptied)
         rows_there, untold = tables[relation.name], versions.untold(relation.name, emptied)
+        nulls = untold | {relation.schema[at].name for at in lost[relation.name]}
         columns = ", ".join(
-            f"CAST(NULL AS {duck_type(one.type)}) AS {name}" if one.name in untold else name
+            f"CAST(NULL AS {duck_type(one.type)}) AS {name}" if one.name in nulls else name
             for name, one in zip(history.columns, relation.schema, strict=True)
         )
         there = f"(SELECT {columns}, count(*) AS _n FROM {rows_there} GROUP BY ALL)"
@@ -187,9 +191,9 @@ def _read_all(
     engine: duckdb.DuckDBPyConnection,
     relations: list[Relation],
     databases: Mapping[str, Database],
-    forgotten: Forgotten,
+    unread: Mapping[str, Collection[int]],
 ) -> dict[str, str]:
-    """Relation -> DuckDB table with the database's rows."""
+    """Relation -> DuckDB table with the database's rows, NULL in the columns that are not read."""
     tables: dict[str, str] = {}
     for source in sorted({relation.name.partition(".")[0] for relation in relations}):
         if source not in databases:
@@ -201,8 +205,7 @@ def _read_all(
             )
         own = [one for one in relations if one.name.partition(".")[0] == source]
         if kind_of_connection(databases[source].connection) is MARIADB:
-            lost_ones = {relation.name: forgotten.columns(relation) for relation in own}
-            found = read_tables(source, databases[source], own, lost_ones)
+            found = read_tables(source, databases[source], own, unread)
             for relation in own:
                 tables[relation.name] = f"__d{len(tables)}"
                 engine.register("__read", found[relation.name])
@@ -216,7 +219,7 @@ def _read_all(
                 connection.execute("SET DateStyle = 'ISO'")
                 connection.execute("SET bytea_output = 'hex'")
                 for relation in own:
-                    lost = forgotten.columns(relation)
+                    lost = unread[relation.name]
                     text = _read_text(connection, relation, databases[source], lost)
                     tables[relation.name] = _typed(engine, f"__d{len(tables)}", relation, text)
         except (FrescoError, duckdb.Error) as error:

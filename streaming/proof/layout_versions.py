@@ -83,12 +83,7 @@ class Versions:
         last: Mapping[str, int],
         lost: Mapping[str, Mapping[int, int]],
     ) -> str | None:
-        generation, since = int(spec.get("layout", 0)), int(spec.get("since", 0))
-        known = {one: layout.as_of(generation) for one, layout in self._layouts.items()}
-        for one in specs.values():
-            columns = tuple(Column(each["name"], each["type"]) for each in one["schema"])
-            known[str(one["name"])] = Relation(str(one["name"]), columns)
-        reads = columns_read(parse(spec["sql"], known))
+        since, reads = int(spec.get("since", 0)), self._reads(spec, specs)
         for relation, at in unrecorded(self._layouts, reads, last):
             column = self._layouts[relation].columns[at]
             return f"column {column.name} of {relation} is recorded from {column.first} on"
@@ -100,6 +95,34 @@ class Versions:
                         f"column {column.name} of {relation} is recorded up to {lost[relation][at]}"
                     )
         return None
+
+    def returned(
+        self,
+        specs: Mapping[str, Mapping[str, Any]],
+        lost: Mapping[str, Mapping[int, int]],
+    ) -> dict[str, frozenset[int]]:
+        """Relation -> lost positions of views that have come back since, with what the source held."""
+        found: dict[str, frozenset[int]] = {}
+        if not any(lost.values()):
+            return found
+        for spec in specs.values():
+            since = int(spec.get("since", 0))
+            for relation, positions in self._reads(spec, specs).items():
+                numbers = lost.get(relation, {})
+                again = frozenset(at for at in positions & numbers.keys() if since > numbers[at])
+                found[relation] = found.get(relation, frozenset()) | again
+        return found
+
+    def _reads(
+        self, spec: Mapping[str, Any], specs: Mapping[str, Mapping[str, Any]]
+    ) -> Mapping[str, frozenset[int]]:
+        """The columns that a view reads of each relation or view, by position."""
+        generation = int(spec.get("layout", 0))
+        known = {one: layout.as_of(generation) for one, layout in self._layouts.items()}
+        for one in specs.values():
+            columns = tuple(Column(each["name"], each["type"]) for each in one["schema"])
+            known[str(one["name"])] = Relation(str(one["name"]), columns)
+        return columns_read(parse(spec["sql"], known))
 
     def relations(self, generation: int | None) -> dict[str, Relation]:
         """All relations in a generation; none for the newest."""

@@ -22,6 +22,8 @@ from streaming.demo.embedded.kafka_broker import create_topics
 from streaming.demo.embedded.parts import POSTGRES_USER, Source, connector_config
 from streaming.demo.embedded.ports import LOOPBACK
 from streaming.demo.embedded.postgres_server import create_databases
+from streaming.proof.databases import databases
+from streaming.proof.verdicts import verify_sources
 from streaming.readers import Warehouse
 
 NAME = "untrue"
@@ -127,3 +129,5 @@ def test_what_a_later_snapshot_tells_as_something_else_suspends_who_reads_it(
         assert "SOURCE_OLD_DATES" in service.says
         does("UPDATE price SET d = '0045-03-15 BC' WHERE id = 2")
         shows(pipeline, service, "dated", (2, day("-0044-03-15")), (3, day("2024-02-02")))
+    against = verify_sources(pipeline.warehouse, databases(pipeline.read_config()))
+    assert against.holds, against

@@ -25,7 +25,7 @@ from streaming.engines.duck.duck_operators import DuckOperators
 from streaming.messages import Updates
 from streaming.pipeline.choosing import Choice
 from streaming.stages.dialogue import Dialogue
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.modes import Options
 from tests.service import askedpostgres as asked
@@ -83,7 +83,7 @@ def measure(dsn: str, sizes: orders.Sizes, run: Run, folder: Path) -> dict[str, 
     """The figures of one run over filled tables."""
     found, operators = asked.captured(dsn, *orders.TABLES), asked.operators(folder)
     relations = asked.relations(found)
-    spec = ViewSpec("v", "g", asked.view(orders.VIEW.format(source="north"), found))
+    spec = ManagedView("v", "g", asked.view(orders.VIEW.format(source="north"), found))
     keys = {name: relation.key for name, relation in relations.items()}
     choice = Choice(
         run.mode, Level.STRONG, "one-local", Options(keys, run.settings), sources=("north",)

@@ -18,7 +18,7 @@ import numpy as np
 from bench import orders
 from bench.run import wait
 from streaming.configuration.pipeline_config import Config, parse_config
-from streaming.demo.embedded.parts import Source
+from streaming.demo.embedded.parts import StackSource
 from streaming.demo.embedded.stack import Stack
 from streaming.errors import FrescoError
 from streaming.proof.verdicts import verify_pipeline
@@ -46,7 +46,7 @@ def measure(
         with stack:
             sizes = orders.fill(stack.dsn(SHOP), rows)
             tables = tuple(f"public.{name}" for name in orders.TABLES)
-            stack.capture([Source(SHOP, tables=tables)])
+            stack.capture([StackSource(SHOP, tables=tables)])
             jars = [str(jar) for jar in spark_jars()]
             found = []
             for mode in modes:

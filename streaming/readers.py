@@ -32,13 +32,13 @@ from streaming.errors import FrescoError
 from streaming.scalars.expression import MULTIPLICITY, NUMBER, Schema
 from streaming.warehouse import reader_query, snapshot
 from streaming.warehouse.changelog import read_changes, within
-from streaming.warehouse.data_files import Place
-from streaming.warehouse.delta_table import Table, ViewTable
+from streaming.warehouse.data_files import TableFolder
+from streaming.warehouse.delta_table import TableHandle, ViewTable
 from streaming.warehouse.described import Described, read_catalog
 from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.epoch_log import all_epochs
 from streaming.warehouse.read_state import At, standing_still, state_at
-from streaming.warehouse.snapshot import State
+from streaming.warehouse.snapshot import GroupAtEpoch
 from streaming.warehouse.updates import UpdatesReader
 
 STANDING_STILL = "fresco.suspended_as_of"
@@ -70,7 +70,7 @@ class Warehouse:
     """A warehouse folder; every call reads the newest log, nothing is kept open."""
 
     def __init__(self, path: str | Path) -> None:
-        self._place = Place.of(path)
+        self._place = TableFolder.of(path)
 
     @property
     def _catalog(self) -> Described:
@@ -191,10 +191,10 @@ class Warehouse:
                 todo="wait until the frontier has reached it",
             )
         described = self._catalog.views[name]
-        table = Table.open(self._place.below(f"{group}_changes"), "view")
+        table = TableHandle.open(self._place.below(f"{group}_changes"), "view")
         if table is None:
             raise snapshot.expired(self._place, "there is no changelog")
-        state = State(group_table, newest, last, False, newest, table)
+        state = GroupAtEpoch(group_table, newest, last, False, newest, table)
         standing_still(state, [described], as_of=suspended_as_of)
         found = read_changes(table, described, after, snapshot.last_change(newest, name, last))
         return _named(within(found, newest.covered), described.schema)
@@ -275,13 +275,13 @@ class Warehouse:
             )
         return groups[0]
 
-    def _state(self, names: Sequence[str], at: At) -> tuple[State, dict[str, int]]:
+    def _state(self, names: Sequence[str], at: At) -> tuple[GroupAtEpoch, dict[str, int]]:
         """The state that views of one group are read at, and those that stand still below it."""
         state = state_at(self._place, self._one_group(names), at)
         views = [self._catalog.views[name] for name in names]
         return state, standing_still(state, views, at.get("suspended_as_of", False))
 
-    def _table(self, state: State, name: str, expanded: bool) -> pa.Table:
+    def _table(self, state: GroupAtEpoch, name: str, expanded: bool) -> pa.Table:
         view = self._catalog.views[name]
         rows = state.rows(view)
         copies = rows.column(MULTIPLICITY).to_numpy()
@@ -293,7 +293,7 @@ class Warehouse:
         return found.replace_schema_metadata(_metadata(state, view))
 
 
-def _metadata(state: State, view: ViewTable) -> dict[str, str]:
+def _metadata(state: GroupAtEpoch, view: ViewTable) -> dict[str, str]:
     facts = {
         "fresco.epoch": str(state.epoch.epoch),
         "fresco.number": str(state.number),

@@ -17,7 +17,7 @@ from streaming.algebra.tree import Relation, Tree, relations
 from streaming.messages import Control, RelRun, SourceLog, Updates
 from streaming.scalars.expression import Column
 from streaming.sql.parse import parse
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 
 Change = tuple[str, int, tuple[Any, ...]]
 """A relation, +1 or -1, and a row."""
@@ -39,7 +39,7 @@ def view(sql: str, known: Mapping[str, Relation]) -> Tree:
 class Sources:
     """All sources of a test, and the integrator's numbering of what they do."""
 
-    def __init__(self, spec: ViewSpec, initial: Mapping[str, Iterable[tuple[Any, ...]]]) -> None:
+    def __init__(self, spec: ManagedView, initial: Mapping[str, Iterable[tuple[Any, ...]]]) -> None:
         self.spec = spec
         self.operators = NumberedBags()
         used = relations(spec.tree)

@@ -20,7 +20,7 @@ from streaming.engines.evaluator import ViewError
 from streaming.messages import ActionList, Control, Suspend, Updates
 from streaming.packed_rows import locate, pack, unpack
 from streaming.pipeline.catalog import parse_view
-from streaming.viewmanagers.base import Codec, ViewSpec
+from streaming.viewmanagers.base import Codec, ManagedView
 from streaming.viewmanagers.replica import ReplicaManager
 from tests.engines import ENGINE
 from tests.sourcelog import Record, SourceLog, Topics
@@ -110,7 +110,7 @@ class Table:
         codec = Codec(lambda table: pack(table, no_stage), lambda rows: locate(rows, NOWHERE))
         self.managers = {
             name: ReplicaManager(
-                ViewSpec(name, "main", view.tree), DuckEvaluator(view.tree, threads=1), codec
+                ManagedView(name, "main", view.tree), DuckEvaluator(view.tree, threads=1), codec
             )
             for name, view in self.views.items()
         }

@@ -17,8 +17,8 @@ from pydantic import SecretStr
 from streaming.captured.captured_schema import CapturedRelation, CapturedSource, captured
 from streaming.captured.layout import grown
 from streaming.captured.log_format import POSTGRES_LOG, LogFormat
-from streaming.configuration.pipeline_config import Config, Limits
-from streaming.configuration.source_config import Source
+from streaming.configuration.pipeline_config import Config, LimitsConfig
+from streaming.configuration.source_config import SourceConfig
 from streaming.metrics import Metrics
 from streaming.pipeline.broken_views import BrokenViews
 from streaming.pipeline.catalog import load_views
@@ -90,8 +90,8 @@ class Shop:
             pipeline=NAME,
             warehouse=folder / "warehouse",
             views=self.views,
-            sources={"north": Source(tables=tables, snapshot=snapshot, connection=secret)},
-            limits=Limits(**limits),
+            sources={"north": SourceConfig(tables=tables, snapshot=snapshot, connection=secret)},
+            limits=LimitsConfig(**limits),
             rel=rel,
         )
         for name, text in views.items():

@@ -11,7 +11,7 @@ from streaming.isolated.isolated_manager import Isolated
 from streaming.isolated.session_messages import Installed, StartSession
 from streaming.messages import ActionList, Rel
 from streaming.simulator.delta_source import DeltaSource
-from streaming.simulator.workload import Change, Transaction
+from streaming.simulator.workload import Transaction, WorkloadChange
 from tests.askedsources import tables, view
 
 KNOWN = tables(x__r="a b", y__s="b c")
@@ -45,7 +45,7 @@ class World:
     ) -> str:
         self.commits += 1
         source = relation[0]
-        change = Change(relation, before, after)
+        change = WorkloadChange(relation, before, after)
         transaction = Transaction(source, self.commits, (change,))
         self.sources[source].commit(transaction)
         return transaction.id

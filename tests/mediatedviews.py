@@ -17,7 +17,7 @@ from streaming.algebra.tree import Relation, Tree, relations
 from streaming.durable import as_json
 from streaming.messages import ActionList, RelRun, Suspend, Updates
 from streaming.simulator.nodes import AskingNode, ReplicaNode
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.modes import MODES, Options
 from streaming.viewmanagers.over_views.mediator import Mediator
 from tests.askedsources import Change, Sources, view
@@ -42,7 +42,7 @@ class ViewNode:
     def __init__(
         self, name: str, tree: Tree, mode: str, views: Iterable[str], operators: NumberedBags
     ) -> None:
-        self.spec, self.mode, self.operators = ViewSpec(name, "g", tree), mode, operators
+        self.spec, self.mode, self.operators = ManagedView(name, "g", tree), mode, operators
         self.views = tuple(views)
         self.mediator = self._mediator()
         self.inner: ReplicaNode | AskingNode
@@ -104,7 +104,7 @@ class Views:
     ) -> None:
         self.trees = trees(sqls, bases)
         every = " CROSS JOIN ".join(name for name in bases)
-        spec = ViewSpec("all", "g", view(f"SELECT 1 AS one FROM {every}", bases))
+        spec = ManagedView("all", "g", view(f"SELECT 1 AS one FROM {every}", bases))
         rows = {name.replace("__", "."): found for name, found in initial.items()}
         self.sources = Sources(spec, rows)
         self.operators = self.sources.operators

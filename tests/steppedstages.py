@@ -31,7 +31,7 @@ from streaming.stages.merge_stage import MergeStage
 from streaming.stages.overview_stage import OverviewStage
 from streaming.stages.rel_riding import RidingStage
 from streaming.stages.view_stage import ViewStage
-from streaming.viewmanagers.base import ViewSpec as Maintained
+from streaming.viewmanagers.base import ManagedView as Maintained
 from streaming.warehouse.delta_table import ViewTable
 from streaming.warehouse.group_writer import GroupWriter
 from streaming.warehouse.updates import UpdatesWriter

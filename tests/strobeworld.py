@@ -17,10 +17,10 @@ from streaming.algebra.tree import Relation, Tree
 from streaming.ask.processor import QueryProcessor
 from streaming.durable import as_json
 from streaming.messages import ActionList, GlobalPart, Updates
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from tests.askedsources import Sources
 
-Make = Callable[[ViewSpec, NumberedBags, Mapping[str, tuple[int, ...]]], Any]
+Make = Callable[[ManagedView, NumberedBags, Mapping[str, tuple[int, ...]]], Any]
 
 
 class Played:
@@ -43,7 +43,7 @@ class Played:
     ) -> None:
         self._make, self._keys = make, {name: r.key for name, r in relations.items()}
         self._restarts = restarts
-        self.sources = Sources(ViewSpec("v", "g", tree), initial)
+        self.sources = Sources(ManagedView("v", "g", tree), initial)
         self.operators = self.sources.operators
         self.manager = self._new()
         self.processor: QueryProcessor[Numbered] = QueryProcessor(self.manager.psj, self.operators)

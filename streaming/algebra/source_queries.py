@@ -123,7 +123,7 @@ class Answer(Generic[V]):
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Generic[V]):
+class QueryPart(Generic[V]):
     """One expression for a source: a tree over its relations and the known rows by scan name."""
 
     tree: Tree
@@ -144,7 +144,7 @@ class SourceQuery(Generic[V]):
     id: int
     step: int
     source: str
-    parts: tuple[Part[V], ...]
+    parts: tuple[QueryPart[V], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class PlaceKey:
 
 
 @dataclass(frozen=True)
-class Step:
+class KeyStep:
     """A place that known rows determine: its key equals columns of places known before.
 
     Attributes:
@@ -133,7 +133,7 @@ def with_keys(tree: Tree, relations: Mapping[str, Relation]) -> tuple[Tree, Posi
     return Project(_product(wide), tuple(outputs), tuple(schema)), hidden
 
 
-def key_chain(psj: Psj, keys: ViewKeys, start: int) -> tuple[Step, ...] | None:
+def key_chain(psj: Psj, keys: ViewKeys, start: int) -> tuple[KeyStep, ...] | None:
     """An order of all other places in which each one's key is given by places before it.
 
     None when there is none, or when the outputs do not hold such a place whole: then the rows that join
@@ -145,7 +145,7 @@ def key_chain(psj: Psj, keys: ViewKeys, start: int) -> tuple[Step, ...] | None:
         for place in psj.places
         for position in range(psj.starts[place], psj.starts[place] + len(psj.leaves[place].schema))
     }
-    have, steps = [start], list[Step]()
+    have, steps = [start], list[KeyStep]()
     while len(have) < len(psj.places):
         step = None
         for place in (p for p in psj.places if p not in have and keys.places[p].whole):
@@ -154,7 +154,7 @@ def key_chain(psj: Psj, keys: ViewKeys, start: int) -> tuple[Step, ...] | None:
                 same = equal[psj.starts[place] + column]
                 given += [p for p, at in known.items() if at in have and equal[p] == same][:1]
             if len(given) == len(keys.places[place].leaf):
-                step = Step(place, tuple(given))
+                step = KeyStep(place, tuple(given))
                 break
         if step is None:
             return None

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from streaming.algebra.source_queries import Part, SourceAnswer, SourceQuery, SourceState
+from streaming.algebra.source_queries import QueryPart, SourceAnswer, SourceQuery, SourceState
 from streaming.ask.reduction import Reduction, reduction
 from streaming.ask.restriction import Keys, keys_of
 from streaming.captured.captured_schema import CapturedRelation
@@ -83,7 +83,7 @@ class AskedSource(ABC):
 
     @abstractmethod
     def _in_snapshot(
-        self, parts: Sequence[Part[Signed]], each: Callable[[RowReader], T]
+        self, parts: Sequence[QueryPart[Signed]], each: Callable[[RowReader], T]
     ) -> tuple[T, SourceState]:
         """What `each` makes of a reader in one snapshot, and the snapshot's state."""
 
@@ -114,7 +114,7 @@ class AskedSource(ABC):
         return SourceAnswer(query.view, query.id, query.step, self.name, rows, state)
 
     def _fetch(
-        self, shapes: Sequence[Reduction], parts: Sequence[Part[Signed]]
+        self, shapes: Sequence[Reduction], parts: Sequence[QueryPart[Signed]]
     ) -> tuple[list[dict[str, Signed]], SourceState]:
         return self._in_snapshot(
             parts,

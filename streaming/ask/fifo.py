@@ -29,7 +29,7 @@ from typing import Any, Generic, TypeVar
 
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import Psj, source_of
-from streaming.algebra.source_queries import Part, SourceAnswer, SourceQuery
+from streaming.algebra.source_queries import QueryPart, SourceAnswer, SourceQuery
 from streaming.algebra.tree_json import tree_back, tree_note
 from streaming.ask.delivered import Delivered
 from streaming.ask.splitting import belongs_after, split
@@ -306,7 +306,9 @@ class FifoAdapter(Generic[V]):
 
         step, id_, source = note["travels"], note["id"], note["source"]
         parts = tuple(
-            Part(tree_back(tree), {name: rows(reference) for name, reference in inputs.items()})
+            QueryPart(
+                tree_back(tree), {name: rows(reference) for name, reference in inputs.items()}
+            )
             for tree, inputs in note["parts"]
         )
         query = SourceQuery(self.view, id_, note["step"], source, parts)

@@ -28,8 +28,8 @@ from streaming.algebra.psj import LEFT, Places, Psj, finished, partial_schema
 from streaming.algebra.source_queries import (
     Answer,
     Known,
-    Part,
     Query,
+    QueryPart,
     SourceAnswer,
     SourceQuery,
     SourceState,
@@ -166,7 +166,9 @@ class QueryProcessor(Generic[V]):
                 shares.setdefault(source, []).append((index, portions))
         return shares
 
-    def _parts(self, working: Mapping[int, Working[V]], shares: list[Share]) -> tuple[Part[V], ...]:
+    def _parts(
+        self, working: Mapping[int, Working[V]], shares: list[Share]
+    ) -> tuple[QueryPart[V], ...]:
         return tuple(
             [
                 self.route.part(portion, working[index])

@@ -11,7 +11,7 @@ from streaming.errors import FrescoError
 T = TypeVar("T")
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection is gone, or was when it was used."""
 
     def __init__(self, what: str) -> None:
@@ -51,13 +51,13 @@ class Reconnecting(ABC):
         fresh = not self._is_open()
         try:
             return work()
-        except Lost as lost:
+        except ConnectionLost as lost:
             self.close()
             if fresh:
                 raise self._unreachable(lost.what) from None
         try:
             return work()
-        except Lost as lost:
+        except ConnectionLost as lost:
             self.close()
             raise self._unreachable(lost.what) from None
 

@@ -24,7 +24,7 @@ from typing import Generic, TypeVar
 from streaming.algebra.join_graph import adjacent, join_graph
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import LEFT, RIGHT, Places, Psj, joined, partial_schema, source_of
-from streaming.algebra.source_queries import Known, Part
+from streaming.algebra.source_queries import Known, QueryPart
 from streaming.algebra.tree import Join, Project, Scan, Tree
 
 V = TypeVar("V")
@@ -139,11 +139,11 @@ class Route:
 
     # Expressions ----------------------------------------------------------------------------------
 
-    def part(self, portion: Portion, working: Working[V]) -> Part[V]:
+    def part(self, portion: Portion, working: Working[V]) -> QueryPart[V]:
         """A portion as an expression for its source."""
         rows = {piece.places: piece.rows for piece in working.pieces}
         inputs = {known_name(i): rows[places] for i, places in enumerate(portion.pieces)}
-        return Part(self.tree(portion), inputs)
+        return QueryPart(self.tree(portion), inputs)
 
     def tree(self, portion: Portion) -> Tree:
         """The portion's pieces and relations joined, neighbours one after the other."""

@@ -30,7 +30,7 @@ from pymysqlreplication.event import (
 )
 
 from streaming.ask.mariadb.mysql_session import PLAIN
-from streaming.ask.mariadb.mysql_state import Place
+from streaming.ask.mariadb.mysql_state import LogPlace
 from streaming.ask.mariadb.mysql_url import MysqlUrl, asking, connect, is_lost, refused, said
 from streaming.capture.cells import Decimals, Encode, log_encoders, log_kind, schema_text
 from streaming.capture.charsets import Charsets
@@ -52,10 +52,10 @@ from streaming.capture.log_events import (
 )
 from streaming.capture.log_stream import LoggedRows, LoggedStatement, LogHeartbeat, LogStream
 from streaming.capture.log_values import Row
-from streaming.capture.moved_tables import Held, dropped_columns, moved
+from streaming.capture.moved_tables import TableAtPlace, dropped_columns, moved
 from streaming.capture.rights import DENIED, lacking
 from streaming.capture.rollbacks import Mark, kept_rows
-from streaming.capture.row_versions import Versioned, versions_of
+from streaming.capture.row_versions import VersionedRows, versions_of
 from streaming.capture.statements import (
     Statement,
     Words,
@@ -67,7 +67,13 @@ from streaming.capture.statements import (
     words_of,
 )
 from streaming.capture.table_map import LoggedColumn, TableMap, missing_names
-from streaming.capture.written_tables import Catalog, folded, reached, read_catalog, sees_triggers
+from streaming.capture.written_tables import (
+    WriterCatalog,
+    folded,
+    reached,
+    read_catalog,
+    sees_triggers,
+)
 from streaming.errors import FrescoError
 
 log = logging.getLogger("fresco")
@@ -87,7 +93,7 @@ class _Known:
     columns: tuple[LoggedColumn, ...]
     encoders: list[tuple[str, Encode]]
     schema: str
-    versioned: Versioned | None
+    versioned: VersionedRows | None
 
 
 class LogReader:
@@ -107,7 +113,7 @@ class LogReader:
         url: MysqlUrl,
         source: str,
         tables: frozenset[Table],
-        start: Place,
+        start: LogPlace,
         decimals: Decimals,
         replica: int,
         folds: bool = False,
@@ -115,7 +121,7 @@ class LogReader:
         recheck: Callable[[], object] = lambda: None,
     ) -> None:
         self._url, self._source, self._tables, self._decimals = url, source, tables, decimals
-        self._catalog: Catalog | None = None
+        self._catalog: WriterCatalog | None = None
         self._blind = False
         self._lasting, self._replica = lasting, replica
         self._file = start.file
@@ -153,7 +159,7 @@ class LogReader:
                 raise self._judged(pymysql.OperationalError(_LOST[1], "the server ended the log"))
             yield from self.told(event)
 
-    def _ahead(self, begin: Place) -> Iterator[LogEvent | Mark | None]:
+    def _ahead(self, begin: LogPlace) -> Iterator[LogEvent | Mark | None]:
         """The log from a place on, its rows left out, by another connection."""
         replica = self._replica ^ 0x80000000
         other = LogReader(self._url, self._source, frozenset(), begin, self._decimals, replica)
@@ -169,19 +175,19 @@ class LogReader:
                 yield None
                 return
             case LoggedStatement():
-                begin, end = Place(self._file, event.begin), Place(self._file, event.end)
+                begin, end = LogPlace(self._file, event.begin), LogPlace(self._file, event.end)
                 yield from self._query(event, begin, end)
                 return
             case LoggedRows():
-                yield from self._rows(event, Place(self._file, event.begin))
+                yield from self._rows(event, LogPlace(self._file, event.begin))
                 return
-        end = Place(self._file, event.packet.log_pos)
-        begin = Place(self._file, max(end.offset - event.packet.event_size, 0))
+        end = LogPlace(self._file, event.packet.log_pos)
+        begin = LogPlace(self._file, max(end.offset - event.packet.event_size, 0))
         seconds = event.timestamp
         match event:
             case RotateEvent():
                 if event.next_binlog != self._file:
-                    yield Passed(Place(event.next_binlog, event.position))
+                    yield Passed(LogPlace(event.next_binlog, event.position))
                 self._file = event.next_binlog
             case MariadbGtidListEvent() | MariadbBinLogCheckPointEvent():
                 if end.offset:
@@ -198,7 +204,9 @@ class LogReader:
 
     # Statements -----------------------------------------------------------------------------------
 
-    def _query(self, event: LoggedStatement, begin: Place, end: Place) -> Iterator[LogEvent | Mark]:
+    def _query(
+        self, event: LoggedStatement, begin: LogPlace, end: LogPlace
+    ) -> Iterator[LogEvent | Mark]:
         seconds, words = event.timestamp, words_of(event.query, event.sql_mode)
         if words is None:
             raise self._refuses("CAPTURE_STATEMENT", "a statement that cannot be read", begin)
@@ -227,14 +235,14 @@ class LogReader:
                     self._check_change(event, words, begin)
                 yield from self._other(event, words, begin, end)
 
-    def _check_change(self, event: LoggedStatement, words: Words, begin: Place) -> None:
+    def _check_change(self, event: LoggedStatement, words: Words, begin: LogPlace) -> None:
         """A change logged as a statement ends the capture where it may change a captured table."""
         table = reached(words, event.schema, self._tables, self._read_catalog)
         if table is not None:
             what = f"a change of {'.'.join(table)} logged as a statement"
             raise self._refuses("CAPTURE_STATEMENT", what, begin)
 
-    def _read_catalog(self) -> Catalog:
+    def _read_catalog(self) -> WriterCatalog:
         """Views, triggers and routines, read again after a statement that may have altered them."""
         if self._catalog is None:
             with asking(self._url, self._source) as cursor:
@@ -250,7 +258,7 @@ class LogReader:
         return self._catalog
 
     def _other(
-        self, event: LoggedStatement, words: Words, begin: Place, end: Place
+        self, event: LoggedStatement, words: Words, begin: LogPlace, end: LogPlace
     ) -> Iterator[LogEvent]:
         seconds, server, database = event.timestamp, event.server, event.schema
         self._catalog = None
@@ -271,7 +279,7 @@ class LogReader:
             yield self._commit(end, seconds)
 
     def _moved(
-        self, event: LoggedStatement, words: Words, begin: Place, end: Place
+        self, event: LoggedStatement, words: Words, begin: LogPlace, end: LogPlace
     ) -> Iterator[LogEvent]:
         """The rows of captured tables that the statement has moved past the log."""
         named = moved(words, event.schema, sorted(self._tables), self._own)
@@ -292,13 +300,15 @@ class LogReader:
                 yield Refill(table, 0, True, *where)
                 continue
             with self._connected() as connection:
-                held = Held(connection, table, end, self._decimals, partial(self._changes, table))
+                held = TableAtPlace(
+                    connection, table, end, self._decimals, partial(self._changes, table)
+                )
                 yield Refill(table, held.count, table == named.refilled[-1], *where)
                 for row, image in enumerate(held.images(self._source)):
                     yield RowChange(table, "c", None, image, begin, row, *where[1:], held.schema)
 
     def _without(
-        self, table: Table, gone: frozenset[str], begin: Place, server: int, seconds: int
+        self, table: Table, gone: frozenset[str], begin: LogPlace, server: int, seconds: int
     ) -> Iterator[LogEvent]:
         """A row as it is, without the columns that the statement dropped, so that an event tells it.
 
@@ -325,7 +335,7 @@ class LogReader:
                 raise refused(error, self._url, self._source) from None
             raise lacking(error, self._url, self._source) from None
 
-    def _changes(self, table: Table, since: Place, until: Place) -> Iterator[LogEvent]:
+    def _changes(self, table: Table, since: LogPlace, until: LogPlace) -> Iterator[LogEvent]:
         """The log of a table, by another connection."""
         replica = self._replica ^ 0xC0000000
         tables, written = frozenset({table}), bool(self._written)
@@ -342,7 +352,9 @@ class LogReader:
         finally:
             other.close()
 
-    def _xa_word(self, words: Words, at: Place, end: Place, seconds: int) -> Iterator[LogEvent]:
+    def _xa_word(
+        self, words: Words, at: LogPlace, end: LogPlace, seconds: int
+    ) -> Iterator[LogEvent]:
         """XA START to XA PREPARE is a transaction, which may hold no captured row; XA COMMIT and XA
         ROLLBACK of what was prepared are others, without rows."""
         yield from self._beginning(at, seconds)
@@ -352,19 +364,19 @@ class LogReader:
             case ["COMMIT"] | ["ROLLBACK"]:
                 yield self._commit(end, seconds)
 
-    def _beginning(self, at: Place, seconds: int) -> Iterator[LogEvent]:
+    def _beginning(self, at: LogPlace, seconds: int) -> Iterator[LogEvent]:
         """A MySQL without GTIDs says nothing before BEGIN or the statement itself."""
         if not self._begun:
             self._begun = True
             yield Begin(at, "", seconds)
 
-    def _commit(self, end: Place, seconds: int) -> Commit:
+    def _commit(self, end: LogPlace, seconds: int) -> Commit:
         self._begun = self._explicit = self._xa = False
         return Commit(end, seconds)
 
     # Rows -----------------------------------------------------------------------------------------
 
-    def _rows(self, event: LoggedRows, begin: Place) -> Iterator[LogEvent]:
+    def _rows(self, event: LoggedRows, begin: LogPlace) -> Iterator[LogEvent]:
         if self._xa:
             raise self._refuses("CAPTURE_XA", "a prepared (XA) transaction", begin)
         if event.partial:
@@ -413,7 +425,9 @@ class LogReader:
 
     # Errors ---------------------------------------------------------------------------------------
 
-    def _incomplete(self, lacks: str, setting: str, at: Place, value: str = "FULL") -> FrescoError:
+    def _incomplete(
+        self, lacks: str, setting: str, at: LogPlace, value: str = "FULL"
+    ) -> FrescoError:
         return FrescoError(
             "CAPTURE_ROW_IMAGE",
             f"the log of source {self._source} does not {lacks}",
@@ -438,7 +452,7 @@ class LogReader:
             return lacking(error, self._url, self._source)
         return refused(error, self._url, self._source)
 
-    def _refuses(self, code: str, what: str, at: Place) -> FrescoError:
+    def _refuses(self, code: str, what: str, at: LogPlace) -> FrescoError:
         todo = {
             "CAPTURE_XA": "commit without XA, or leave the tables out of the capture",
             "CAPTURE_STATEMENT": "let no session set binlog_format to another value than ROW, and"

@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streaming.capture.publishing import Publisher
+from streaming.capture.publishing import LogPublisher
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Status:
         return asdict(self)
 
 
-def streaming_status(publisher: Publisher) -> Status:
+def streaming_status(publisher: LogPublisher) -> Status:
     """Of a capture that follows the log."""
     behind = int(time.time() * 1000) - publisher.newest_ms if publisher.newest_ms else None
     return Status(

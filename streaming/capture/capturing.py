@@ -40,13 +40,13 @@ from streaming.ask.postgres.pg_catalog import topic_name
 from streaming.ask.source_kinds import kind_of_database
 from streaming.capture.binlog import LogReader
 from streaming.capture.capture_status import Status, streaming_status
-from streaming.capture.envelope import Envelope, Table
-from streaming.capture.initial_scan import Scan, Snapshot, begin, gtid_at
+from streaming.capture.envelope import CapturedTable, Envelope
+from streaming.capture.initial_scan import InitialScan, ScanProgress, begin, gtid_at
 from streaming.capture.kafka_writer import Writer
 from streaming.capture.log_events import LogEvent
 from streaming.capture.log_inbox import LogInbox
-from streaming.capture.position import Progress
-from streaming.capture.publishing import Publisher
+from streaming.capture.position import PublishedPosition
+from streaming.capture.publishing import LogPublisher
 from streaming.capture.rights import lacking
 from streaming.captured.checked import Checked, warn
 from streaming.configuration.pipeline_config import Config
@@ -146,14 +146,14 @@ class Capture:
         require(self._source, found)
         return [one for one in found if one.level == "warning"]
 
-    def _tables(self) -> dict[tuple[str, str], Table]:
+    def _tables(self) -> dict[tuple[str, str], CapturedTable]:
         prefix, source = self._envelope.prefix, self._config.sources[self._source]
         found = {}
         relations = read_schemas(self._connection, self._source, prefix, source.tables)
         for one, table in zip(relations, source.tables.values(), strict=True):
             place = split_table(table, self._url, self._source)
             key = tuple(one.relation.schema[at].name for at in one.relation.key)
-            found[place] = Table(*place, topic_name(prefix, ".".join(place)), key)
+            found[place] = CapturedTable(*place, topic_name(prefix, ".".join(place)), key)
         return found
 
     def _connect(self) -> pymysql.connections.Connection:
@@ -162,8 +162,11 @@ class Capture:
     # Beginning ------------------------------------------------------------------------------------
 
     def _begun(
-        self, writer: Writer, tables: dict[tuple[str, str], Table], before: Progress | None
-    ) -> Progress | None:
+        self,
+        writer: Writer,
+        tables: dict[tuple[str, str], CapturedTable],
+        before: PublishedPosition | None,
+    ) -> PublishedPosition | None:
         """The progress to go on from: after a snapshot, or from now on. None when told to stop."""
         try:
             with self._connect() as connection:
@@ -171,7 +174,7 @@ class Capture:
                 if not self._config.sources[self._source].snapshot:
                     at = current_place(connection)
                     self._check_nothing_prepared()
-                    progress = Progress(at, 0, gtid_at(connection, at) or "", server)
+                    progress = PublishedPosition(at, 0, gtid_at(connection, at) or "", server)
                     writer.send(self._envelope.passed(at, int(time.time() * 1000)))
                     writer.commit(progress)
                     return progress
@@ -180,8 +183,8 @@ class Capture:
                 self._check_nothing_prepared()
                 attempt = before.attempts + 1 if before is not None and before.at == at else 0
                 gtid = gtid_at(connection, at) or ""
-                progress = Progress(at, 0, gtid, server, "running", attempt)
-                snapshot = Snapshot(connection, at, server, attempt, self._decimals)
+                progress = PublishedPosition(at, 0, gtid, server, "running", attempt)
+                snapshot = InitialScan(connection, at, server, attempt, self._decimals)
                 return self._snapshot(writer, list(tables.values()), snapshot, progress)
         except pymysql.MySQLError as error:
             raise self._failed(error) from None
@@ -210,8 +213,12 @@ class Capture:
             )
 
     def _snapshot(
-        self, writer: Writer, tables: list[Table], snapshot: Snapshot, progress: Progress
-    ) -> Progress | None:
+        self,
+        writer: Writer,
+        tables: list[CapturedTable],
+        snapshot: InitialScan,
+        progress: PublishedPosition,
+    ) -> PublishedPosition | None:
         envelope, id_ = self._envelope, str(uuid.uuid4())
         total = 0
 
@@ -227,7 +234,7 @@ class Capture:
                 data_collections=every,
                 current_collection_in_progress=table.collection,
             )
-            scan, waiting = Scan(table), 0
+            scan, waiting = ScanProgress(table), 0
             for message in snapshot.rows(envelope, table, scan):
                 waiting += writer.send([message])
                 if waiting >= EVENTS:
@@ -250,7 +257,7 @@ class Capture:
         self._say(Status("snapshot", str(progress.at), rows=total), now=True)
         return progress
 
-    def _check_same_log(self, progress: Progress) -> None:
+    def _check_same_log(self, progress: PublishedPosition) -> None:
         """Refuse to go on in another server's log."""
         with self._connect() as connection:
             try:
@@ -275,9 +282,12 @@ class Capture:
     # Streaming ------------------------------------------------------------------------------------
 
     def _stream(
-        self, writer: Writer, tables: dict[tuple[str, str], Table], progress: Progress
+        self,
+        writer: Writer,
+        tables: dict[tuple[str, str], CapturedTable],
+        progress: PublishedPosition,
     ) -> None:
-        publisher = Publisher(self._envelope, tables, progress)
+        publisher = LogPublisher(self._envelope, tables, progress)
         reader = LogReader(
             self._url,
             self._source,
@@ -297,7 +307,7 @@ class Capture:
         finally:
             inbox.close()
 
-    def _batch(self, writer: Writer, publisher: Publisher, events: Iterable[LogEvent]) -> None:
+    def _batch(self, writer: Writer, publisher: LogPublisher, events: Iterable[LogEvent]) -> None:
         """What the log has now, in as many Kafka transactions as it needs."""
         before, sent = publisher.progress, 0
         for event in events:

@@ -247,7 +247,7 @@ def _bag_difference(names: Sequence[str], signed: Sequence[str], old: Path, new:
 
 
 @dataclass(frozen=True)
-class Counts:
+class DifferenceCounts:
     """What a difference, or a first snapshot, has of one table."""
 
     inserted: int = 0
@@ -261,14 +261,14 @@ class Counts:
 
 def counts(
     engine: duckdb.DuckDBPyConnection, captured: CapturedRelation, old: Path | None, new: Path
-) -> Counts:
+) -> DifferenceCounts:
     """How many rows came, changed and went; `old` None: all came."""
     if old is None:
         (rows,) = engine.execute(f"SELECT count(*) FROM {form(new)}").fetchone() or (0,)
-        return Counts(inserted=int(rows))
+        return DifferenceCounts(inserted=int(rows))
     found = dict(
         engine.execute(
             f"SELECT op, count(*) FROM ({difference_sql(captured, old, new)}) GROUP BY op"
         ).fetchall()
     )
-    return Counts(found.get("c", 0), found.get("u", 0), found.get("d", 0))
+    return DifferenceCounts(found.get("c", 0), found.get("u", 0), found.get("d", 0))

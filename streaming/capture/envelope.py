@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.ask.mariadb.mysql_state import Place
+from streaming.ask.mariadb.mysql_state import LogPlace
 
 VERSION = "3.6.1-fresco"
 """The version of the format, which tells a reader how passes and counts are to be understood."""
@@ -23,7 +23,7 @@ Message = tuple[str, bytes | None, bytes | None]
 
 
 @dataclass(frozen=True)
-class Table:
+class CapturedTable:
     """A captured table: its topic, its name in counts ("bank.entry"), its primary key's columns."""
 
     database: str
@@ -37,10 +37,10 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Origin:
+class RowOrigin:
     """Where a row comes from: its event's place, the row in it, when, and which transaction."""
 
-    at: Place
+    at: LogPlace
     row: int
     server: int
     ms: int
@@ -65,11 +65,11 @@ class Envelope:
 
     def change(
         self,
-        table: Table,
+        table: CapturedTable,
         op: str,
         before: Mapping[str, Any] | None,
         after: Mapping[str, Any] | None,
-        origin: Origin,
+        origin: RowOrigin,
         transaction: Mapping[str, Any] | None,
         schema: str = "",
     ) -> Message:
@@ -108,7 +108,7 @@ class Envelope:
             value = b'{"schema":%b,"payload":%b}' % (schema.encode(), value)
         return table.topic, key_of(table, image), value
 
-    def tombstone(self, table: Table, image: Mapping[str, Any]) -> Message:
+    def tombstone(self, table: CapturedTable, image: Mapping[str, Any]) -> Message:
         """What follows a delete."""
         return table.topic, key_of(table, image), None
 
@@ -118,18 +118,18 @@ class Envelope:
         """BEGIN of a transaction."""
         return self._transaction("BEGIN", id_, ms, None, {})
 
-    def end(self, id_: str, ms: int, counts: Mapping[str, int], end: Place) -> Message:
+    def end(self, id_: str, ms: int, counts: Mapping[str, int], end: LogPlace) -> Message:
         """END of a transaction that ends at `end`, with its events by collection."""
         return self._transaction(
             "END", id_, ms, counts, {"end": {"file": end.file, "pos": end.offset}}
         )
 
-    def passed(self, at: Place, ms: int) -> Iterator[Message]:
+    def passed(self, at: LogPlace, ms: int) -> Iterator[Message]:
         """An empty transaction that ends at `at`: the log has got so far, without a captured row.
 
         Its id is its last byte's place, where no transaction begins.
         """
-        id_ = transaction_id(Place(at.file, at.offset - 1))
+        id_ = transaction_id(LogPlace(at.file, at.offset - 1))
         yield self.begin(id_, ms)
         yield self.end(id_, ms, {}, at)
 
@@ -164,7 +164,7 @@ class Envelope:
         }
         return self.notification_topic, _json({"id": id_}), _json(event)
 
-    def ddl(self, database: str, text: str, origin: Origin) -> Message:
+    def ddl(self, database: str, text: str, origin: RowOrigin) -> Message:
         """A statement that may have altered tables; the events after it show what it did."""
         event = {
             "source": {
@@ -189,7 +189,7 @@ class Envelope:
         return self.prefix, _json({"databaseName": database}), _json(event)
 
 
-def transaction_id(begin: Place) -> str:
+def transaction_id(begin: LogPlace) -> str:
     """How the connector names a transaction: by where it begins."""
     return f"file={begin.file},pos={begin.offset}"
 
@@ -199,7 +199,7 @@ def place_of(id_: str, order: int, of_table: int) -> dict[str, Any]:
     return {"id": id_, "total_order": order, "data_collection_order": of_table}
 
 
-def key_of(table: Table, image: Mapping[str, Any] | None) -> bytes | None:
+def key_of(table: CapturedTable, image: Mapping[str, Any] | None) -> bytes | None:
     """The record's key: the primary key's columns; None without one."""
     if not table.key or image is None:
         return None

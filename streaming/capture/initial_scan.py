@@ -10,10 +10,10 @@ from typing import Any
 import pymysql
 from pymysql.cursors import SSCursor
 
-from streaming.ask.mariadb.mysql_state import Place, SnapshotTaker, is_mariadb, quoted
+from streaming.ask.mariadb.mysql_state import LogPlace, SnapshotTaker, is_mariadb, quoted
 from streaming.ask.mariadb.mysql_types import kind_of
 from streaming.capture.cells import Decimals, cell, schema_text
-from streaming.capture.envelope import Envelope, Message, Origin, Table
+from streaming.capture.envelope import CapturedTable, Envelope, Message, RowOrigin
 
 _COLUMNS = """
 SELECT column_name, column_type FROM information_schema.columns
@@ -22,14 +22,14 @@ WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position
 
 
 @dataclass
-class Scan:
+class ScanProgress:
     """A table's rows are being read: so many so far."""
 
-    table: Table
+    table: CapturedTable
     rows: int = 0
 
 
-class Snapshot:
+class InitialScan:
     """All rows of the captured tables at one place.
 
     Args:
@@ -41,17 +41,19 @@ class Snapshot:
     def __init__(
         self,
         connection: pymysql.connections.Connection,
-        at: Place,
+        at: LogPlace,
         server: int,
         attempt: int,
         decimals: Decimals,
     ) -> None:
         self._connection, self._decimals = connection, decimals
         # Readers tell attempts apart by their place, and drop what is left of an older one.
-        shown = Place(at.file, at.offset + attempt)
-        self._origin = Origin(shown, 0, server, int(time.time() * 1000), snapshot="true")
+        shown = LogPlace(at.file, at.offset + attempt)
+        self._origin = RowOrigin(shown, 0, server, int(time.time() * 1000), snapshot="true")
 
-    def rows(self, envelope: Envelope, table: Table, scan: Scan) -> Iterator[Message]:
+    def rows(
+        self, envelope: Envelope, table: CapturedTable, scan: ScanProgress
+    ) -> Iterator[Message]:
         """The events of a table's rows; `scan` counts them."""
         rows = TableRows(self._connection, (table.database, table.name), self._decimals)
         for image in rows.images():
@@ -105,7 +107,7 @@ class TableRows:
                 }
 
 
-def begin(connection: pymysql.connections.Connection) -> Place:
+def begin(connection: pymysql.connections.Connection) -> LogPlace:
     """Begin a consistent snapshot, and say its place in the log.
 
     Raises:
@@ -117,7 +119,7 @@ def begin(connection: pymysql.connections.Connection) -> Place:
     return SnapshotTaker().take(connection)
 
 
-def gtid_at(connection: pymysql.connections.Connection, at: Place) -> str | None:
+def gtid_at(connection: pymysql.connections.Connection, at: LogPlace) -> str | None:
     """The last transaction before a place, of each domain; None where the server cannot say."""
     if not is_mariadb(connection):
         return None

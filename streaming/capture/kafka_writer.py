@@ -20,7 +20,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from streaming.capture.envelope import Message
-from streaming.capture.position import Progress, progress_from_json
+from streaming.capture.position import PublishedPosition, progress_from_json
 from streaming.captured.source_topics import capture_topic
 from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
@@ -50,7 +50,7 @@ class Writer:
         self._config, self._prefix = config, prefix
         self._state = capture_topic(prefix)
         self._open = False
-        self._committed: Progress | None = None
+        self._committed: PublishedPosition | None = None
         try:
             self._make(topics)
         except KafkaError as error:
@@ -95,7 +95,7 @@ class Writer:
         finally:
             admin.close()
 
-    def progress(self) -> Progress | None:
+    def progress(self) -> PublishedPosition | None:
         """The newest committed progress; None for a source that was never captured.
 
         Raises:
@@ -125,10 +125,10 @@ class Writer:
 
     def _newest(
         self, consumer: KafkaConsumer, partition: TopicPartition, start: int, end: int
-    ) -> Progress | None:
+    ) -> PublishedPosition | None:
         """The last record of [start, end)."""
         consumer.seek(partition, start)
-        newest: Progress | None = None
+        newest: PublishedPosition | None = None
         deadline = time.monotonic() + _READ_SECONDS
         while consumer.position(partition) < end:
             if time.monotonic() > deadline:
@@ -165,7 +165,7 @@ class Writer:
             self._producer.begin_transaction()
             self._open = True
 
-    def commit(self, progress: Progress) -> None:
+    def commit(self, progress: PublishedPosition) -> None:
         """Everything handed over and how far it reaches become visible, together.
 
         Raises:

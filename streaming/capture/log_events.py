@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.ask.mariadb.mysql_state import Place
+from streaming.ask.mariadb.mysql_state import LogPlace
 
 Table = tuple[str, str]
 """Database and table."""
@@ -18,7 +18,7 @@ Image = Mapping[str, Any]
 class Begin:
     """A transaction begins at `at`."""
 
-    at: Place
+    at: LogPlace
     gtid: str
     seconds: int
 
@@ -34,7 +34,7 @@ class RowChange:
     op: str
     before: Image | None
     after: Image | None
-    at: Place
+    at: LogPlace
     row: int
     server: int
     seconds: int
@@ -46,7 +46,7 @@ class Truncate:
     """A captured table was emptied."""
 
     table: Table
-    at: Place
+    at: LogPlace
     server: int
     seconds: int
 
@@ -61,7 +61,7 @@ class Refill:
     table: Table
     rows: int
     last: bool
-    at: Place
+    at: LogPlace
     server: int
     seconds: int
 
@@ -72,7 +72,7 @@ class Ddl:
 
     database: str
     text: str
-    at: Place
+    at: LogPlace
     server: int
     seconds: int
 
@@ -81,7 +81,7 @@ class Ddl:
 class Commit:
     """The transaction is whole; the next one begins at `at`."""
 
-    at: Place
+    at: LogPlace
     seconds: int
 
 
@@ -90,7 +90,7 @@ class Savepoint:
     """A place that a part of the transaction may be rolled back to; names differ in more than case."""
 
     name: str
-    at: Place
+    at: LogPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +98,14 @@ class RollbackTo:
     """What came since the savepoint was undone."""
 
     name: str
-    at: Place
+    at: LogPlace
 
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
     """The transaction ends at `at`, undone."""
 
-    at: Place
+    at: LogPlace
     seconds: int
 
 
@@ -113,7 +113,7 @@ class Rollback:
 class Passed:
     """The log has got to `at` without a transaction: another file, or a word of the server's own."""
 
-    at: Place
+    at: LogPlace
 
 
 LogEvent = Begin | RowChange | Truncate | Refill | Ddl | Commit | Passed

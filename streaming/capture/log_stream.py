@@ -37,7 +37,7 @@ from pymysqlreplication.event import (
 )
 from pymysqlreplication.packet import BinLogPacketWrapper
 
-from streaming.ask.mariadb.mysql_state import Place
+from streaming.ask.mariadb.mysql_state import LogPlace
 from streaming.ask.mariadb.mysql_url import MysqlUrl, arguments
 from streaming.capture.log_events import Table
 from streaming.capture.log_values import Row, rows_of
@@ -153,7 +153,7 @@ class LogStream:
     """
 
     def __init__(
-        self, url: MysqlUrl, source: str, tables: Iterable[Table], start: Place, replica: int
+        self, url: MysqlUrl, source: str, tables: Iterable[Table], start: LogPlace, replica: int
     ) -> None:
         self._url, self._source, self._start, self._replica = url, source, start, replica
         self._wanted = frozenset(tables)
@@ -269,7 +269,7 @@ class LogStream:
         at = 8
         if kind in _V2:
             at += struct.unpack_from("<H", body, at)[0]
-        where = f"source {self._source}, log {Place(self._file, begin)}"
+        where = f"source {self._source}, log {LogPlace(self._file, begin)}"
         rows = rows_of(body, at, described.columns, op == "u", where)
         return LoggedRows(begin, end, server, seconds, op, described, rows)
 
@@ -316,7 +316,7 @@ class LogStream:
 
     def _unknown(self, data: bytes, kind: int) -> FrescoError:
         _, _, _, size, end, _ = _HEADER.unpack_from(data)
-        at = Place(self._file, max(end - size, 0))
+        at = LogPlace(self._file, max(end - size, 0))
         if kind == _INCIDENT:
             return FrescoError(
                 "CAPTURE_INCIDENT",

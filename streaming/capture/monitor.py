@@ -23,12 +23,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streaming.ask.mariadb.mysql_state import Place
+from streaming.ask.mariadb.mysql_state import LogPlace
 from streaming.capture import differential
 from streaming.capture.capturing import PASSING, WAITS
 from streaming.capture.envelope import Envelope, Message
 from streaming.capture.kafka_writer import Writer
-from streaming.capture.position import Progress
+from streaming.capture.position import PublishedPosition
 from streaming.capture.snapshot_events import Stamp, events
 from streaming.capture.snapshot_folders import Forms
 from streaming.captured.captured_schema import CapturedRelation
@@ -142,7 +142,7 @@ class Monitor:
         engine = differential.open_engine(self._folder)
         try:
             while not self._stop.is_set():
-                progress = writer.progress() or Progress(Place(_LOG, 0))
+                progress = writer.progress() or PublishedPosition(LogPlace(_LOG, 0))
                 number = progress.at.offset
                 self._forms.check(number)
                 pending = self._forms.there(number + 1)
@@ -165,7 +165,7 @@ class Monitor:
         writer: Writer,
         engine: Any,
         relations: Sequence[CapturedRelation],
-        progress: Progress,
+        progress: PublishedPosition,
     ) -> None:
         """The next snapshot, as far as it is not published yet."""
         started, last = time.monotonic(), progress.at.offset
@@ -187,12 +187,12 @@ class Monitor:
                 waiting += writer.send(batch)
                 if waiting >= COMMITTED:
                     done, waiting = done + waiting, 0
-                    writer.commit(Progress(Place(_LOG, last), done))
+                    writer.commit(PublishedPosition(LogPlace(_LOG, last), done))
                     self._progress(about["name"], done, total)
             before += count
         if total or not last:
             writer.send(self._end(last + 1, about["ms"], counts))
-        writer.commit(Progress(Place(_LOG, last + 1), snapshot="done"))
+        writer.commit(PublishedPosition(LogPlace(_LOG, last + 1), snapshot="done"))
         self._progress(about["name"], total, total)
         each = counts.values()
         self._tell(
@@ -219,12 +219,12 @@ class Monitor:
             ]
 
     def _end(
-        self, number: int, ms: int, counts: dict[str, differential.Counts]
+        self, number: int, ms: int, counts: dict[str, differential.DifferenceCounts]
     ) -> Iterator[Message]:
         """What closes the first snapshot, or a difference."""
         if number > 1:
             each = {name: count.events for name, count in counts.items() if count.events}
-            yield self._envelope.end(f"{number}:{number}", ms, each, Place(_LOG, number))
+            yield self._envelope.end(f"{number}:{number}", ms, each, LogPlace(_LOG, number))
             return
         for name, count in counts.items():
             yield self._envelope.notification(

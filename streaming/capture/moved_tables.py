@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import pymysql
 
-from streaming.ask.mariadb.mysql_state import Place
+from streaming.ask.mariadb.mysql_state import LogPlace
 from streaming.ask.mariadb.mysql_types import kind_of
 from streaming.capture.cells import Decimals
 from streaming.capture.initial_scan import TableRows, begin
@@ -137,7 +137,7 @@ def _named(
 # What a table holds after one -----------------------------------------------------------------------
 
 
-class Held:
+class TableAtPlace:
     """The rows of a table at a place of the log, by a snapshot of now and what has changed since.
 
     Args:
@@ -148,9 +148,9 @@ class Held:
         self,
         connection: pymysql.connections.Connection,
         table: Table,
-        at: Place,
+        at: LogPlace,
         decimals: Decimals,
-        changes: Callable[[Place, Place], Iterable[LogEvent]],
+        changes: Callable[[LogPlace, LogPlace], Iterable[LogEvent]],
     ) -> None:
         self._connection, self._table = connection, table
         self._came: Counter[str] = Counter()

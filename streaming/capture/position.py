@@ -6,14 +6,14 @@ import json
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from streaming.ask.mariadb.mysql_state import Place, place
+from streaming.ask.mariadb.mysql_state import LogPlace, place
 from streaming.errors import FrescoError
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Progress:
+class PublishedPosition:
     """How far a source is published; it stands in the state topic, in the same Kafka transaction as
     what it speaks of.
 
@@ -26,14 +26,14 @@ class Progress:
         attempts: snapshots begun at `at` before this one was, while one is running.
     """
 
-    at: Place
+    at: LogPlace
     events: int = 0
     gtid: str = ""
     server: int = 0
     snapshot: Literal["none", "running", "done"] = "none"
     attempts: int = 0
 
-    def moved(self, at: Place, events: int = 0, gtid: str | None = None) -> Progress:
+    def moved(self, at: LogPlace, events: int = 0, gtid: str | None = None) -> PublishedPosition:
         """Further on."""
         return replace(self, at=at, events=events, gtid=self.gtid if gtid is None else gtid)
 
@@ -51,7 +51,7 @@ class Progress:
         return json.dumps(said).encode()
 
 
-def progress_from_json(content: bytes, where: str) -> Progress:
+def progress_from_json(content: bytes, where: str) -> PublishedPosition:
     """What `to_json` wrote.
 
     Raises:
@@ -61,7 +61,7 @@ def progress_from_json(content: bytes, where: str) -> Progress:
         said = json.loads(content)
         if said["format"] != FORMAT:
             raise ValueError(f"format {said['format']}")
-        return Progress(
+        return PublishedPosition(
             place(said["file"], said["pos"]),
             int(said["events"]),
             str(said["gtid"]),

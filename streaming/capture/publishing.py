@@ -13,12 +13,12 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from streaming.ask.mariadb.mysql_state import Place
+from streaming.ask.mariadb.mysql_state import LogPlace
 from streaming.capture.envelope import (
+    CapturedTable,
     Envelope,
     Message,
-    Origin,
-    Table,
+    RowOrigin,
     key_changed,
     place_of,
     transaction_id,
@@ -34,7 +34,7 @@ from streaming.capture.log_events import (
     Truncate,
 )
 from streaming.capture.log_events import Table as TableName
-from streaming.capture.position import Progress
+from streaming.capture.position import PublishedPosition
 
 
 @dataclass
@@ -52,7 +52,7 @@ class _Open:
         return transaction_id(self.begin.at)
 
 
-class Publisher:
+class LogPublisher:
     """Turns log events into messages.
 
     Args:
@@ -61,19 +61,22 @@ class Publisher:
     """
 
     def __init__(
-        self, envelope: Envelope, tables: Mapping[TableName, Table], progress: Progress
+        self,
+        envelope: Envelope,
+        tables: Mapping[TableName, CapturedTable],
+        progress: PublishedPosition,
     ) -> None:
         self._envelope, self._tables = envelope, tables
         self._progress = progress
         self._skip = progress.events
         self._open: _Open | None = None
-        self._quiet: Place | None = None
+        self._quiet: LogPlace | None = None
         self.transactions = 0
         self.events = 0
         self.newest_ms = 0
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> PublishedPosition:
         """How far everything handed out has come."""
         if self._open is None:
             return self._progress
@@ -132,11 +135,11 @@ class Publisher:
 
     def _event(
         self,
-        table: Table,
+        table: CapturedTable,
         op: str,
         before: Mapping[str, object] | None,
         after: Mapping[str, object] | None,
-        origin: Origin,
+        origin: RowOrigin,
         schema: str = "",
     ) -> Iterator[Message]:
         transaction = self._transaction()
@@ -171,6 +174,6 @@ class Publisher:
             raise RuntimeError("the log has a row outside of a transaction")
         return self._open
 
-    def _origin(self, at: Place, row: int, server: int, seconds: int) -> Origin:
+    def _origin(self, at: LogPlace, row: int, server: int, seconds: int) -> RowOrigin:
         gtid = self._open.begin.gtid if self._open is not None else ""
-        return Origin(at, row, server, seconds * 1000, gtid)
+        return RowOrigin(at, row, server, seconds * 1000, gtid)

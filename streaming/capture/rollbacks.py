@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from streaming.ask.mariadb.mysql_state import Place
+from streaming.ask.mariadb.mysql_state import LogPlace
 from streaming.capture.log_events import (
     Begin,
     Commit,
@@ -28,14 +28,14 @@ from streaming.capture.log_events import (
 HELD = 10_000
 """Events of a transaction that are held in memory."""
 Mark = Savepoint | RollbackTo | Rollback
-Span = tuple[Place, Place]
+Span = tuple[LogPlace, LogPlace]
 """A part of a transaction that was undone: from a place to before another."""
 
 
 def kept_rows(
     events: Iterable[LogEvent | Mark | None],
     lasting: Collection[Table],
-    ahead: Callable[[Place], Iterable[LogEvent | Mark | None]],
+    ahead: Callable[[LogPlace], Iterable[LogEvent | Mark | None]],
 ) -> Iterator[LogEvent | None]:
     """The log without savepoints and what was rolled back; a rollback is a commit of what is left.
 
@@ -83,9 +83,9 @@ def kept_rows(
                     held = []
 
 
-def spans(events: Iterable[LogEvent | Mark | None], begin: Place) -> list[Span]:
+def spans(events: Iterable[LogEvent | Mark | None], begin: LogPlace) -> list[Span]:
     """What the transaction that begins there undoes."""
-    points: dict[str, Place] = {}
+    points: dict[str, LogPlace] = {}
     found: list[Span] = []
     for event in events:
         match event:

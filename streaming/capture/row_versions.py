@@ -33,7 +33,7 @@ WHERE t.table_schema = %s AND t.table_name = %s
 
 
 @dataclass(frozen=True)
-class Period:
+class SystemTime:
     """A table in the catalog.
 
     Attributes:
@@ -46,7 +46,7 @@ class Period:
 
 
 @dataclass(frozen=True)
-class Versioned:
+class VersionedRows:
     """How the present rows of an event are told: by `end`; `hidden` columns are not the table's own."""
 
     end: str
@@ -71,18 +71,18 @@ Change = tuple[str, Image | None, Image | None]
 """Operation, row before, row after."""
 
 
-def read_period(cursor: Any, table: Table) -> Period:
+def read_period(cursor: Any, table: Table) -> SystemTime:
     """A table as the catalog has it now."""
     cursor.execute(_QUERY, table)
     rows = [[_text(value) for value in row] for row in cursor.fetchall()]
     columns = frozenset(column for _, column, _ in rows)
     if not any(kind == _VERSIONED for kind, _, _ in rows):
-        return Period("", columns)
+        return SystemTime("", columns)
     ends = [column for _, column, said in rows if said == "ROW END"]
-    return Period(ends[0] if ends else IMPLICIT[1], columns)
+    return SystemTime(ends[0] if ends else IMPLICIT[1], columns)
 
 
-class Versions:
+class VersionedTables:
     """Which tables have system versioning at the log's place.
 
     A row's own columns tell it, with the catalog's word on whose they are. The catalog is that of the
@@ -92,12 +92,12 @@ class Versions:
         read: asks the catalog.
     """
 
-    def __init__(self, source: str, read: Callable[[Table], Period]) -> None:
+    def __init__(self, source: str, read: Callable[[Table], SystemTime]) -> None:
         self._source, self._read = source, read
-        self._known: dict[Table, Period] = {}
+        self._known: dict[Table, SystemTime] = {}
         self._strange: set[Table] = set()
 
-    def of(self, table: Table, columns: Sequence[LoggedColumn]) -> Versioned | None:
+    def of(self, table: Table, columns: Sequence[LoggedColumn]) -> VersionedRows | None:
         """How an event's present rows are told; None where all are.
 
         Raises:
@@ -117,7 +117,7 @@ class Versions:
                 raise self._untold(table)
         if period.end and period.end in names:
             declared = period.end in period.columns
-            return Versioned(period.end, () if declared else IMPLICIT)
+            return VersionedRows(period.end, () if declared else IMPLICIT)
         if moments - period.columns:
             self._strange.add(table)
         return None
@@ -146,18 +146,18 @@ class Versions:
         )
 
 
-def versions_of(source: str, cursor: Callable[[], Any]) -> Versions:
-    """`Versions` by a server's catalog.
+def versions_of(source: str, cursor: Callable[[], Any]) -> VersionedTables:
+    """`VersionedTables` by a server's catalog.
 
     Args:
         cursor: a context with a cursor.
     """
 
-    def read(table: Table) -> Period:
+    def read(table: Table) -> SystemTime:
         with cursor() as asked:
             return read_period(asked, table)
 
-    return Versions(source, read)
+    return VersionedTables(source, read)
 
 
 def _text(value: object) -> str:

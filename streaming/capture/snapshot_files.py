@@ -33,7 +33,7 @@ Signature = tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundSnapshot:
     """A snapshot that is there.
 
     Attributes:
@@ -66,7 +66,7 @@ def order_of(name: str) -> tuple[tuple[tuple[int, int, str], ...], str]:
 
 def next_snapshot(
     folder: Path, tables: Sequence[str], after: str | None, settle_seconds: float
-) -> Found | None:
+) -> FoundSnapshot | None:
     """The first snapshot whose name sorts after another's, once it is whole; None while there is none.
 
     Raises:
@@ -95,7 +95,7 @@ def next_snapshot(
     return found
 
 
-def signature_now(found: Found) -> Signature:
+def signature_now(found: FoundSnapshot) -> Signature:
     """The signature of the same files as they are now."""
     return _signature(found.files)
 
@@ -107,7 +107,7 @@ def _counts(entry: Path) -> bool:
     return entry.is_dir() or name.endswith(ENDINGS)
 
 
-def _found(entry: Path, tables: Sequence[str]) -> Found:
+def _found(entry: Path, tables: Sequence[str]) -> FoundSnapshot:
     files: dict[str, tuple[Path, ...]] = {}
     if entry.is_file():
         if len(tables) > 1:
@@ -125,7 +125,9 @@ def _found(entry: Path, tables: Sequence[str]) -> Found:
                 raise _lacks(entry, f"has no file for table {table}")
             files[table] = tuple(sorted(own))
     signature = _signature(files)
-    return Found(entry.name, files, signature, max(one[2] for one in signature) // 1_000_000)
+    return FoundSnapshot(
+        entry.name, files, signature, max(one[2] for one in signature) // 1_000_000
+    )
 
 
 def _parts(folder: Path) -> list[Path]:

@@ -26,21 +26,23 @@ from streaming.capture.dump import dump_tables
 from streaming.capture.durable_folder import move_durably
 from streaming.capture.snapshot_files import (
     CsvFormat,
-    Found,
+    FoundSnapshot,
     next_snapshot,
     signature_now,
     texts_sql,
 )
 from streaming.captured.captured_schema import CapturedRelation, captured
 from streaming.configuration.pipeline_config import Config
-from streaming.configuration.source_config import Snapshots
+from streaming.configuration.source_config import SnapshotsConfig
 from streaming.errors import FrescoError
 
 
 class Forms:
     """Those of one source."""
 
-    def __init__(self, config: Config, source: str, settings: Snapshots, folder: Path) -> None:
+    def __init__(
+        self, config: Config, source: str, settings: SnapshotsConfig, folder: Path
+    ) -> None:
         self._config, self._source = config, source
         self._settings, self._folder = settings, folder
 
@@ -120,7 +122,7 @@ class Forms:
         draft = self._folder / "draft"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
-        found: Found | None = None
+        found: FoundSnapshot | None = None
         if settings.folder is not None:
             after = self.about(number)["name"] if number else None
             tables = [_table(one) for one in relations]

@@ -32,7 +32,7 @@ class _Ref:
 
 
 @dataclass(frozen=True)
-class Catalog:
+class WriterCatalog:
     """What changes tables beside statements: by lower-case database and name.
 
     Attributes:
@@ -46,7 +46,7 @@ class Catalog:
     routines: Mapping[Table, str | None] = field(default_factory=dict)
 
 
-def read_catalog(cursor: Any) -> Catalog:
+def read_catalog(cursor: Any) -> WriterCatalog:
     """The catalog of this moment."""
     views: dict[Table, str] = {}
     triggers: dict[Table, list[str]] = {}
@@ -65,7 +65,7 @@ def read_catalog(cursor: Any) -> Catalog:
     )
     for database, name, text in cursor.fetchall():
         routines[folded((_text(database), _text(name)))] = None if text is None else _text(text)
-    return Catalog(views, triggers, routines)
+    return WriterCatalog(views, triggers, routines)
 
 
 def sees_triggers(cursor: Any) -> bool:
@@ -76,12 +76,12 @@ def sees_triggers(cursor: Any) -> bool:
 
 
 def reached(
-    words: Words, database: str, tables: frozenset[Table], catalog: Callable[[], Catalog]
+    words: Words, database: str, tables: frozenset[Table], catalog: Callable[[], WriterCatalog]
 ) -> Table | None:
     """A table of `tables` that the statement may change; None when it changes none of them."""
     captured = {folded(table): table for table in tables}
     todo: list[tuple[str, Table]] = list(_touched(words, database))
-    known: Catalog | None = None
+    known: WriterCatalog | None = None
     seen: set[tuple[str, Table]] = set()
     while todo:
         what, name = todo.pop()

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from streaming.integrator.integrator_machine import Assignment, numbers_of
-from streaming.integrator.window import Closed, Part
+from streaming.integrator.window import Closed, PartOfGlobal
 from streaming.messages import GlobalPart
 
 
 @dataclass(frozen=True)
-class Apart:
+class PartsApart:
     """What is known of parts whose transactions have no number yet.
 
     Attributes:
@@ -34,7 +34,7 @@ class Apart:
         released: global transaction -> how many parts it was released without.
     """
 
-    waiting: tuple[Part, ...] = ()
+    waiting: tuple[PartOfGlobal, ...] = ()
     seen: Mapping[str, int] = field(default_factory=dict)
     open: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     released: Mapping[str, int] = field(default_factory=dict)
@@ -44,7 +44,9 @@ class Apart:
         """Whether there may be a transaction of which some parts have numbers and others have not."""
         return bool(self.open or self.waiting)
 
-    def told(self, parts: Sequence[Part], closed: Sequence[Closed], now_ms: int) -> Apart:
+    def told(
+        self, parts: Sequence[PartOfGlobal], closed: Sequence[Closed], now_ms: int
+    ) -> PartsApart:
         """With the tags of transactions that have become complete, and of closed snapshots."""
         seen, open_, released = dict(self.seen), dict(self.open), dict(self.released)
         for snapshot in closed:
@@ -69,11 +71,11 @@ class Apart:
             waiting.append(replace(part, parts=every + held))  # whatever the others say
             if missing > 1:
                 open_[part.id] = (missing - 1, every, since)
-        return Apart(tuple(waiting), seen, open_, released)
+        return PartsApart(tuple(waiting), seen, open_, released)
 
     def late(
         self, now_ms: int, timeout_ms: int, first: int
-    ) -> tuple[Apart, tuple[GlobalPart, ...]]:
+    ) -> tuple[PartsApart, tuple[GlobalPart, ...]]:
         """Without what has waited too long, and the parts that are announced in its place.
 
         Args:
@@ -89,9 +91,11 @@ class Apart:
         )
         open_ = {id_: one for id_, one in self.open.items() if id_ not in late}
         released = {**self.released, **{id_: one[0] for id_, one in late.items()}}
-        return Apart(self.waiting, self.seen, open_, released), parts
+        return PartsApart(self.waiting, self.seen, open_, released), parts
 
-    def numbered(self, assignments: Sequence[Assignment]) -> tuple[Apart, tuple[GlobalPart, ...]]:
+    def numbered(
+        self, assignments: Sequence[Assignment]
+    ) -> tuple[PartsApart, tuple[GlobalPart, ...]]:
         """Without the tags whose transactions have got numbers, and these as parts, by number."""
         ordinals: dict[str, list[int]] = {one.source: [] for one in assignments}
         for part in self.waiting:
@@ -102,14 +106,14 @@ class Apart:
             for source, found in given.items()
             for ordinal, number in zip(ordinals[source], found, strict=True)
         }
-        waiting, parts = list[Part](), dict[int, GlobalPart]()
+        waiting, parts = list[PartOfGlobal](), dict[int, GlobalPart]()
         for part in self.waiting:
             number = numbers[part.source, part.ordinal]
             if number < 0:
                 waiting.append(part)
             elif (left := part.parts - self.seen.get(part.id, 0)) > 1 and number not in parts:
                 parts[number] = GlobalPart(number=number, id=part.id, parts=left)
-        left_ = Apart(tuple(waiting), self.seen, self.open, self.released)
+        left_ = PartsApart(tuple(waiting), self.seen, self.open, self.released)
         return left_, tuple(parts[n] for n in sorted(parts))
 
     def note(self) -> dict[str, Any]:
@@ -123,8 +127,8 @@ class Apart:
         }
 
     @classmethod
-    def back(cls, note: Mapping[str, Any]) -> Apart:
+    def back(cls, note: Mapping[str, Any]) -> PartsApart:
         """What `note` described."""
-        waiting = tuple(Part(*one) for one in note["waiting"])
+        waiting = tuple(PartOfGlobal(*one) for one in note["waiting"])
         open_ = {id_: tuple(one) for id_, one in note.get("open", {}).items()}
         return cls(waiting, dict(note["seen"]), open_, dict(note.get("released", {})))

@@ -24,11 +24,11 @@ import pyarrow.compute as pc
 from streaming.captured.captured_schema import CapturedRelation, CapturedSource
 from streaming.captured.source_origin import went_back
 from streaming.captured.source_topics import several
-from streaming.cdc.completeness import Work, judge
-from streaming.cdc.held_rows import Held, HeldFiles
+from streaming.cdc.completeness import SourceStep, judge
+from streaming.cdc.held_rows import HeldFiles, HeldRows
 from streaming.cdc.records import BadRecord, Decoded
 from streaming.cdc.row_query import row_schema
-from streaming.cdc.transaction_log import SourceState, each_event, gone_back, log_schema, read_log
+from streaming.cdc.transaction_log import LogState, each_event, gone_back, log_schema, read_log
 
 TRANSACTIONS = pa.schema(
     [
@@ -49,12 +49,12 @@ LOOKED_AT = ("partition", "offset", "transaction", "total_order")
 class Waiting:
     """The assembler's state: rows held per relation, and each source's log."""
 
-    held: Mapping[str, Held]
-    sources: Mapping[str, SourceState]
+    held: Mapping[str, HeldRows]
+    sources: Mapping[str, LogState]
 
 
 @dataclass(frozen=True)
-class Taken:
+class NumberedRows:
     """Rows of the numbered transactions.
 
     Attributes:
@@ -84,8 +84,8 @@ class Assembler:
         self._sources = sources
         self._of = {name: [r for r in relations if r.source == name] for name in sources}
         self.state = Waiting(
-            {r.relation.name: Held(row_schema(r), LOOKED_AT, files) for r in relations},
-            {name: SourceState(Held(log_schema(self._of[name]), None, files)) for name in sources},
+            {r.relation.name: HeldRows(row_schema(r), LOOKED_AT, files) for r in relations},
+            {name: LogState(HeldRows(log_schema(self._of[name]), None, files)) for name in sources},
         )
 
     @property
@@ -110,7 +110,7 @@ class Assembler:
                 found[source] = str(lacking["transaction"][0].as_py())
         return found
 
-    def add(self, decoded: Decoded) -> dict[str, Work]:
+    def add(self, decoded: Decoded) -> dict[str, SourceStep]:
         """Tie a decoded batch (without snapshot rows) to what waits; changes nothing.
 
         Raises:
@@ -121,7 +121,7 @@ class Assembler:
 
     # Looking --------------------------------------------------------------------------------------
 
-    def _add(self, source: str, decoded: Decoded) -> Work:
+    def _add(self, source: str, decoded: Decoded) -> SourceStep:
         relations = self._of[source]
         names = [r.relation.name for r in relations]
         state = self.state.sources[source]
@@ -149,15 +149,15 @@ class Assembler:
         log = state.log.table
         if not log.num_rows and not state.dead:
             entry = {name: np.full(held[name].rows, -1) for name in names}
-            return Work(state, log, held, entry, (1, 0))
+            return SourceStep(state, log, held, entry, (1, 0))
         held, entry = self._tie(state, log, held)
         if not log.num_rows:
-            return Work(state, log, held, entry, (1, 0))
+            return SourceStep(state, log, held, entry, (1, 0))
         return judge(state, log, held, entry)
 
     def _tie(
-        self, state: SourceState, log: pa.Table, held: dict[str, Held]
-    ) -> tuple[dict[str, Held], dict[str, np.ndarray]]:
+        self, state: LogState, log: pa.Table, held: dict[str, HeldRows]
+    ) -> tuple[dict[str, HeldRows], dict[str, np.ndarray]]:
         """For each row the index of its END in the log; rows of dead transactions are dropped."""
         tables = {name: h.table for name, h in held.items()}
         columns = [log["transaction"], pa.chunked_array([pa.array(state.dead, pa.string())])]
@@ -182,7 +182,9 @@ class Assembler:
 
     # Taking ---------------------------------------------------------------------------------------
 
-    def take(self, works: Mapping[str, Work], numbers: Mapping[str, np.ndarray]) -> Taken:
+    def take(
+        self, works: Mapping[str, SourceStep], numbers: Mapping[str, np.ndarray]
+    ) -> NumberedRows:
         """Hand out the rows of numbered transactions and forget them.
 
         Args:
@@ -210,7 +212,7 @@ class Assembler:
         if len(transactions) > 1:
             table = table.take(pa.array(np.argsort(table["number"].to_numpy(), kind="stable")))
         self.state = Waiting(held, sources)
-        return Taken(rows, table, tainted)
+        return NumberedRows(rows, table, tainted)
 
     # Snapshots ------------------------------------------------------------------------------------
 
@@ -259,11 +261,11 @@ class Assembler:
                 values["dead"] = tuple(values["dead"])
                 values["bad"] = tuple((relation, key) for relation, key in values["bad"])
                 values["tainted"] = {ordinal: tuple(names) for ordinal, names in values["tainted"]}
-            sources[source] = SourceState(**values) if values else SourceState(log)
+            sources[source] = LogState(**values) if values else LogState(log)
         self.state = Waiting(held, sources)
 
 
-def _split(waiting: Held, entry: np.ndarray, given: np.ndarray) -> tuple[Held, pa.Table]:
+def _split(waiting: HeldRows, entry: np.ndarray, given: np.ndarray) -> tuple[HeldRows, pa.Table]:
     """What still waits, and the rows whose transaction has a number, with it in front."""
     number = np.full(len(entry), -1)
     tied = entry >= 0
@@ -274,7 +276,7 @@ def _split(waiting: Held, entry: np.ndarray, given: np.ndarray) -> tuple[Held, p
 
 
 def _tainted(
-    work: Work, given: np.ndarray, tainted: dict[int, tuple[str, ...]]
+    work: SourceStep, given: np.ndarray, tainted: dict[int, tuple[str, ...]]
 ) -> dict[int, tuple[str, ...]]:
     """Put the tainted transactions that have a number into `tainted`; returns the others."""
     left = {}

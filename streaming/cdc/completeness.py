@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.cdc.held_rows import Held
+from streaming.cdc.held_rows import HeldRows
 from streaming.cdc.repeats import first_occurrences, is_older, last_pass_complete
-from streaming.cdc.transaction_log import SourceState
+from streaming.cdc.transaction_log import LogState
 
 RESTARTING = "3.6.1"
 """Connectors before this version count from 1 again after a restart inside a transaction, and END
@@ -19,7 +19,7 @@ counts the last pass only (FACTS)."""
 
 
 @dataclass(frozen=True)
-class Work:
+class SourceStep:
     """One source's held and new data during a step, with every row tied to its END.
 
     Attributes:
@@ -30,19 +30,19 @@ class Work:
         fresh: (first, last) ordinals that became complete in this step, first > last when none.
     """
 
-    state: SourceState
+    state: LogState
     log: pa.Table
-    rows: dict[str, Held]
+    rows: dict[str, HeldRows]
     entry: dict[str, np.ndarray]
     fresh: tuple[int, int]
 
 
 def judge(
-    state: SourceState,
+    state: LogState,
     log: pa.Table,
-    held: dict[str, Held],
+    held: dict[str, HeldRows],
     entry: dict[str, np.ndarray],
-) -> Work:
+) -> SourceStep:
     """Find the complete prefix; repeats inside a transaction are dropped on the way."""
     ordinals = log["ordinal"].to_numpy()
     names = list(held)
@@ -67,12 +67,12 @@ def judge(
     if not whole.all() and whole.argmin() == 0:
         last = state.complete
     fresh = (state.complete + 1, int(last))
-    return Work(replace(state, complete=int(last)), log, held, entry, fresh)
+    return SourceStep(replace(state, complete=int(last)), log, held, entry, fresh)
 
 
 def _suspects(
     log: pa.Table,
-    held: dict[str, Held],
+    held: dict[str, HeldRows],
     entry: dict[str, np.ndarray],
     expected: np.ndarray,
 ) -> np.ndarray:
@@ -96,8 +96,8 @@ def _arrived(names: list[str], entry: dict[str, np.ndarray], length: int) -> np.
 
 
 def _forgive(
-    state: SourceState, log: pa.Table, names: list[str], whole: np.ndarray, short: np.ndarray
-) -> SourceState:
+    state: LogState, log: pa.Table, names: list[str], whole: np.ndarray, short: np.ndarray
+) -> LogState:
     """Let pass, as tainted, an END that falls short by exactly the undecodable records.
 
     Rows of a topic lie in commit order, so the undecodable records of a relation belong to the first

@@ -28,7 +28,7 @@ Query = Callable[[str, pa.Table], pa.Table]
 
 
 @dataclass(frozen=True)
-class Batch:
+class RelationDelta:
     """A relation's changes.
 
     Attributes:
@@ -45,7 +45,7 @@ class Batch:
     doubtful: tuple[tuple[int, BadRecord], ...]
 
 
-def numbered_changes(captured: CapturedRelation, rows: pa.Table, query: Query) -> Batch:
+def numbered_changes(captured: CapturedRelation, rows: pa.Table, query: Query) -> RelationDelta:
     """The changes of one relation.
 
     Args:
@@ -56,7 +56,7 @@ def numbered_changes(captured: CapturedRelation, rows: pa.Table, query: Query) -
     controls += taints(captured, rows, [one.number for one in controls])
     rows, doubtful = _toasted(captured, rows)
     rows = _changing(captured, rows, query)
-    return Batch(rows, _delta(captured, rows), controls, doubtful)
+    return RelationDelta(rows, _delta(captured, rows), controls, doubtful)
 
 
 def _truncated(captured: CapturedRelation, rows: pa.Table) -> tuple[pa.Table, tuple[Control, ...]]:

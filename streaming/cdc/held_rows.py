@@ -62,7 +62,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldRows:
     """Chunks of one schema, oldest first.
 
     Attributes:
@@ -120,12 +120,12 @@ class Held:
             found.append(rows if part.all() else rows.filter(pa.array(part)))
         return pa.concat_tables(found)
 
-    def plus(self, rows: pa.Table) -> Held:
+    def plus(self, rows: pa.Table) -> HeldRows:
         if not rows.num_rows:
             return self
         return replace(self, chunks=(*self.chunks, Chunk(rows)))
 
-    def keep(self, mask: np.ndarray) -> Held:
+    def keep(self, mask: np.ndarray) -> HeldRows:
         """Only the rows of `table` where `mask` is true."""
         if mask.all():
             return self
@@ -139,11 +139,11 @@ class Held:
                 kept.append(chunk.keep(part))
         return replace(self, chunks=tuple(kept))
 
-    def empty(self) -> Held:
+    def empty(self) -> HeldRows:
         """Without rows."""
         return replace(self, chunks=())
 
-    def snapshot(self) -> tuple[Held, list[dict[str, Any]]]:
+    def snapshot(self) -> tuple[HeldRows, list[dict[str, Any]]]:
         """Itself with its rows staged unless they are few, and what a JSON snapshot says of it.
 
         Staged chunks come before the others, because rows are staged all together.
@@ -163,7 +163,7 @@ class Held:
         notes += [{"ipc": _to_ipc(rows)} for rows in inline]
         return replace(self, chunks=(*chunks, *map(Chunk, inline))), notes
 
-    def restore(self, notes: list[dict[str, Any]]) -> Held:
+    def restore(self, notes: list[dict[str, Any]]) -> HeldRows:
         """The same rows back from a snapshot's notes."""
         chunks = []
         for note in notes:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.captured.captured_schema import CapturedRelation, CapturedSource
-from streaming.cdc.held_rows import Held, HeldFiles
+from streaming.cdc.held_rows import HeldFiles, HeldRows
 from streaming.cdc.records import BadRecord, Decoded
 from streaming.cdc.row_query import PASSING, READ, row_schema
 from streaming.cdc.snapshot_attempts import initial, lacking, positions_of
@@ -53,7 +53,7 @@ class AllSnapshots:
     snapshot lacks undecodable rows."""
 
     states: Mapping[str, SnapshotState]
-    held: Mapping[str, Held]
+    held: Mapping[str, HeldRows]
     tainted: tuple[str, ...] = ()
 
 
@@ -73,11 +73,11 @@ class SnapshotWork:
     told: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
 
     @property
-    def held(self) -> Mapping[str, Held]:
+    def held(self) -> Mapping[str, HeldRows]:
         return self.state.held
 
 
-class Snapshots:
+class InitialSnapshots:
     """All sources' initial snapshots until number 0 is given."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Snapshots:
         self._sources = sources
         self.state = AllSnapshots(
             {name: SnapshotState() for name in sources},
-            {name: Held(row_schema(r), (), files) for name, r in self._captured.items()},
+            {name: HeldRows(row_schema(r), (), files) for name, r in self._captured.items()},
         )
 
     @property
@@ -145,7 +145,7 @@ class Snapshots:
     def _receive(
         self,
         states: dict[str, SnapshotState],
-        held: dict[str, Held],
+        held: dict[str, HeldRows],
         again: dict[str, pa.Table],
         captured: CapturedRelation,
         rows: pa.Table,
@@ -164,7 +164,7 @@ class Snapshots:
     def _close(
         self,
         states: dict[str, SnapshotState],
-        held: dict[str, Held],
+        held: dict[str, HeldRows],
         again: dict[str, pa.Table],
         told: dict[str, tuple[Mapping[str, Any], ...]],
         streamed: Mapping[str, int],

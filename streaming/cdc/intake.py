@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.captured.captured_schema import GLOBAL_TABLE, CapturedRelation, CapturedSource
-from streaming.cdc.apart import Apart
+from streaming.cdc.apart import PartsApart
 from streaming.cdc.assembler import TRANSACTIONS, Assembler
-from streaming.cdc.completeness import Work
+from streaming.cdc.completeness import SourceStep
 from streaming.cdc.debezium import Decoder
-from streaming.cdc.deltas import Batch, numbered_changes
+from streaming.cdc.deltas import RelationDelta, numbered_changes
 from streaming.cdc.held_rows import HeldFiles
-from streaming.cdc.initial_snapshots import Snapshots, SnapshotWork
+from streaming.cdc.initial_snapshots import InitialSnapshots, SnapshotWork
 from streaming.cdc.intake_result import Clock, IntakeResult
 from streaming.cdc.later_snapshots import Retaken
 from streaming.cdc.old_dates import Look, told_as_others
@@ -32,7 +32,7 @@ from streaming.cdc.rel_of_step import related
 from streaming.cdc.replacement import Contents, Replaced, cannot_tell
 from streaming.cdc.reshaped_rows import columns_of, refitted
 from streaming.cdc.tags import closed_snapshots, touched_keys, transaction_parts
-from streaming.cdc.unread_columns import Told
+from streaming.cdc.unread_columns import SaidOnce
 from streaming.integrator.integrator_machine import (
     MAX_UNIT,
     TIMEOUT_MS,
@@ -42,8 +42,8 @@ from streaming.integrator.integrator_machine import (
     numbers_of,
 )
 from streaming.integrator.knots import Touched
-from streaming.integrator.relevance import View, view_needs
-from streaming.integrator.window import Closed, Part
+from streaming.integrator.relevance import RelevantView, view_needs
+from streaming.integrator.window import Closed, PartOfGlobal
 from streaming.messages import Control, GlobalPart, RelRun
 
 
@@ -67,7 +67,7 @@ class Intake:
     def __init__(
         self,
         captured: Sequence[CapturedRelation],
-        views: Sequence[View],
+        views: Sequence[RelevantView],
         groups: Mapping[str, Sequence[str]],
         *,
         sources: Sequence[CapturedSource] = (),
@@ -85,17 +85,17 @@ class Intake:
         self._decoder = Decoder(captured, sources, engine)
         self._sources = self._decoder.sources
         self._assembler = Assembler(captured, self._sources, files)
-        self._snapshots = Snapshots(captured, self._sources, files)
+        self._snapshots = InitialSnapshots(captured, self._sources, files)
         untimed = frozenset(n for n, s in self._sources.items() if s.transactions == "per-event")
         self._retaken = Retaken(self._captured, files, untimed=untimed)
         self._contents, self._look = contents, look
         self._machine = IntegratorMachine(tuple(self._sources), timeout_ms, max_unit)
         self._positions: dict[str, str] = {}
-        self._apart = Apart() if apart else None
-        self._told = Told(self._captured)
+        self._apart = PartsApart() if apart else None
+        self._told = SaidOnce(self._captured)
         self._duck = self._decoder.duck
 
-    def maintain(self, views: Sequence[View], groups: Mapping[str, Sequence[str]]) -> None:
+    def maintain(self, views: Sequence[RelevantView], groups: Mapping[str, Sequence[str]]) -> None:
         """Work out REL for these views from the next number on."""
         self._groups = {group: tuple(names) for group, names in groups.items()}
         self._needs = view_needs(views)
@@ -233,9 +233,11 @@ class Intake:
         finally:
             self._duck.unregister("rows")
 
-    def _completed(self, works: dict[str, Work], snapshots: SnapshotWork, now_ms: int) -> Completed:
+    def _completed(
+        self, works: dict[str, SourceStep], snapshots: SnapshotWork, now_ms: int
+    ) -> Completed:
         """What became complete; parts that are numbered apart are none of the machine's business."""
-        parts: list[Part] = []
+        parts: list[PartOfGlobal] = []
         blocks = {}
         for source, work in works.items():
             if work.fresh[0] <= work.fresh[1]:
@@ -263,7 +265,7 @@ class Intake:
         parts: tuple[GlobalPart, ...],
         numbered: Numbered,
         transactions: pa.Table,
-        batches: Mapping[str, Batch],
+        batches: Mapping[str, RelationDelta],
         rel: dict[str, tuple[RelRun, ...]],
         tainted: dict[int, tuple[str, ...]],
         clock: Clock,
@@ -341,7 +343,7 @@ class Intake:
         self._retaken = self._retaken.restore(data.get("retaken", {}), altered)
         self._positions = dict(data["positions"])
         if self._apart is not None:
-            self._apart = Apart.back(data["apart"]) if data.get("apart") else Apart()
+            self._apart = PartsApart.back(data["apart"]) if data.get("apart") else PartsApart()
 
 
 __all__ = ["TRANSACTIONS", "Intake", "IntakeResult"]

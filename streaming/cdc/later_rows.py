@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.captured.captured_schema import CapturedRelation
-from streaming.cdc.held_rows import Held, HeldFiles
+from streaming.cdc.held_rows import HeldFiles, HeldRows
 from streaming.cdc.replacement import touched, touched_schema
 from streaming.cdc.row_query import row_schema
 
@@ -27,8 +27,8 @@ class Taking:
     """
 
     captured: CapturedRelation
-    rows: Held
-    later: Held
+    rows: HeldRows
+    later: HeldRows
     since: Mapping[int, int]
     position: int
 
@@ -43,8 +43,8 @@ class Taking:
         """Without its rows yet, of which `rows` are the first."""
         first = rows.group_by("partition").aggregate([("offset", "min")])
         since = dict(zip(*(column.to_pylist() for column in first.columns), strict=True))
-        held = Held(row_schema(captured), (), files)
-        marks = Held(touched_schema(captured), (), files)
+        held = HeldRows(row_schema(captured), (), files)
+        marks = HeldRows(touched_schema(captured), (), files)
         return cls(captured, held, marks, since, position)
 
     def passed_by(self, events: pa.Table) -> Taking:
@@ -94,6 +94,6 @@ class Taking:
     ) -> Taking:
         """From a snapshot's note."""
         rows, later, since, position = note
-        held = Held(row_schema(captured), (), files).restore(rows)
-        marks = Held(touched_schema(captured), (), files).restore(later)
+        held = HeldRows(row_schema(captured), (), files).restore(rows)
+        marks = HeldRows(touched_schema(captured), (), files).restore(later)
         return cls(captured, held, marks, dict(map(tuple, since)), position)

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.captured.captured_schema import CapturedRelation
-from streaming.cdc.assembler import Assembler, Taken
+from streaming.cdc.assembler import Assembler, NumberedRows
 from streaming.cdc.held_rows import HeldFiles
 from streaming.cdc.initial_snapshots import SnapshotWork
 from streaming.cdc.later_rows import Taking
@@ -47,7 +47,7 @@ from streaming.cdc.replacement import (
     unfinished,
 )
 from streaming.cdc.row_query import PASSING
-from streaming.cdc.snapshot_notes import Told, heard
+from streaming.cdc.snapshot_notes import SnapshotNotes, heard
 from streaming.errors import FrescoError
 from streaming.messages import Control
 
@@ -90,12 +90,14 @@ class Retaken:
     captured: Mapping[str, CapturedRelation]
     files: HeldFiles | None = None
     takings: Mapping[Key, Taking] = field(default_factory=dict)
-    told: Mapping[Key, Told] = field(default_factory=dict)
+    told: Mapping[Key, SnapshotNotes] = field(default_factory=dict)
     past: Mapping[str, int] = field(default_factory=dict)
     committed: Mapping[str, int] = field(default_factory=dict)
     untimed: frozenset[str] = frozenset()
 
-    def numbered(self, taken: Taken, times: Mapping[str, int], assembler: Assembler) -> Retaken:
+    def numbered(
+        self, taken: NumberedRows, times: Mapping[str, int], assembler: Assembler
+    ) -> Retaken:
         """After numbers were given to transactions: events that never get one say nothing of a key.
 
         Args:
@@ -122,7 +124,9 @@ class Retaken:
         for source, notes in work.told.items():
             for note in notes:
                 whole = note.get("aggregate_type") != "Incremental Snapshot"
-                told[source, whole] = heard(told.get((source, whole), Told()), note, now_ms)
+                told[source, whole] = heard(
+                    told.get((source, whole), SnapshotNotes()), note, now_ms
+                )
         for name, rows in work.again.items():
             captured = self.captured[name]
             passing = pc.equal(rows["op"], PASSING)
@@ -137,13 +141,13 @@ class Retaken:
                 if mine.num_rows:
                     self._receive(takings, told, captured, whole, mine)
                     key = captured.source, whole
-                    told[key] = replace(told.get(key, Told()), heard=now_ms)
+                    told[key] = replace(told.get(key, SnapshotNotes()), heard=now_ms)
         return replace(self, takings=takings, told=told)
 
     def _receive(
         self,
         takings: dict[Key, Taking],
-        told: dict[Key, Told],
+        told: dict[Key, SnapshotNotes],
         captured: CapturedRelation,
         whole: bool,
         rows: pa.Table,
@@ -159,7 +163,7 @@ class Retaken:
                 t for (n, w), t in takings.items() if w and self._source(n) == captured.source
             ]
             if not any(one.position >= newest for one in others):
-                known = told.get((captured.source, True), Told())
+                known = told.get((captured.source, True), SnapshotNotes())
                 told[captured.source, True] = replace(known, positions=known.positions + 1)
             rows = rows.filter(pc.equal(rows["position"], newest))
         if old is None or newest > old.position:
@@ -187,10 +191,10 @@ class Retaken:
                 return found
         return None
 
-    def _given_up(self, source: str, told: Told) -> Due:
+    def _given_up(self, source: str, told: SnapshotNotes) -> Due:
         return Due(source, True, (), (), self._counts(source, told))
 
-    def _counts(self, source: str, told: Told) -> dict[str, tuple[int, int | None]]:
+    def _counts(self, source: str, told: SnapshotNotes) -> dict[str, tuple[int, int | None]]:
         """Relation -> rows that have come of a whole snapshot, and those that were scanned."""
         return {
             name: (taking.rows.rows, told.scanned.get(taking.captured.counted_as))
@@ -198,7 +202,7 @@ class Retaken:
             if whole and taking.captured.source == source
         }
 
-    def _whole(self, source: str, told: Told, assembler: Assembler) -> Due | None:
+    def _whole(self, source: str, told: SnapshotNotes, assembler: Assembler) -> Due | None:
         mine = [one for one in self.captured.values() if one.source == source]
         listed = [one for one in mine if one.counted_as in told.scanned]
         if told.starts < told.positions:
@@ -311,7 +315,9 @@ class Retaken:
             captured = self.captured.get(name)
             if captured is not None and name not in altered:
                 takings[name, whole] = Taking.back(captured, self.files, rest)
-        told = {(source, whole): Told(*told) for source, whole, *told in note.get("told", ())}
+        told = {
+            (source, whole): SnapshotNotes(*told) for source, whole, *told in note.get("told", ())
+        }
         past, committed = dict(note.get("past", {})), dict(note.get("committed", {}))
         return replace(self, takings=takings, told=told, past=past, committed=committed)
 

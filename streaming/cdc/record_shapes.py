@@ -52,7 +52,7 @@ Of = Callable[[CapturedRelation, int], bool]
 
 
 @dataclass(frozen=True)
-class Shape:
+class RecordShape:
     """One shape.
 
     Attributes:
@@ -183,28 +183,28 @@ def _octets(captured: CapturedRelation, at: int) -> bool:
 
 
 _TIME = "time.precision.mode=adaptive"
-SHAPES: tuple[Shape, ...] = (
+SHAPES: tuple[RecordShape, ...] = (
     *(
-        Shape(f"moments that make sense in {unit}, where {wanted} are expected", _moments(wanted),
+        RecordShape(f"moments that make sense in {unit}, where {wanted} are expected", _moments(wanted),
               _in_unit(unit), _TIME)
         for wanted in ("milliseconds", "microseconds") for unit in _UNITS if unit != wanted
     ),
-    Shape("ISO texts, where a number of days, milliseconds or microseconds is expected",
+    RecordShape("ISO texts, where a number of days, milliseconds or microseconds is expected",
           _type("timestamp_ntz", "date"), _iso, _TIME),
-    Shape("days beyond the year 29,000", _type("date"), _days_beyond, _TIME),
-    Shape("decimals as JSON numbers, which are rounded", _decimal, _numbers,
+    RecordShape("days beyond the year 29,000", _type("date"), _days_beyond, _TIME),
+    RecordShape("decimals as JSON numbers, which are rounded", _decimal, _numbers,
           "decimal.handling.mode={decimals} and value.converter.decimal.format=BASE64"),
-    Shape("base64, where decimals are expected as digits", _string, _base64,
+    RecordShape("base64, where decimals are expected as digits", _string, _base64,
           "decimal.handling.mode={decimals}"),
-    Shape("digits, where decimals are expected as base64", _whole, _only_digits,
+    RecordShape("digits, where decimals are expected as base64", _whole, _only_digits,
           "decimal.handling.mode={decimals}"),
-    Shape("texts, where a BIGINT UNSIGNED is expected as a number", _unsigned,
+    RecordShape("texts, where a BIGINT UNSIGNED is expected as a number", _unsigned,
           lambda values: 0 < len(values) == len(_texts(values)), "bigint.unsigned.handling.mode=long"),
-    Shape("hexadecimal digits, where octets are expected as base64", _octets, _hexadecimal,
+    RecordShape("hexadecimal digits, where octets are expected as base64", _octets, _hexadecimal,
           "binary.handling.mode=bytes"),
-    Shape("`-` or `_` in octets, which are expected as base64", _octets, _url_safe,
+    RecordShape("`-` or `_` in octets, which are expected as base64", _octets, _url_safe,
           "binary.handling.mode=bytes"),
-    Shape("nothing but asterisks", _type("string"), _masked,
+    RecordShape("nothing but asterisks", _type("string"), _masked,
           "no column.mask.with.N.chars for the column"),
 )  # fmt: skip
 """Of columns."""

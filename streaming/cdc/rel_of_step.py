@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from streaming.captured.captured_schema import GLOBAL_TABLE
-from streaming.cdc.deltas import Batch, Query
+from streaming.cdc.deltas import Query, RelationDelta
 from streaming.integrator.integrator_machine import Numbered
-from streaming.integrator.relevance import Changes, ViewNeed, runs, work_of
+from streaming.integrator.relevance import BatchChanges, ViewNeed, runs, work_of
 from streaming.messages import GlobalPart, RelRun
 
 
 def related(
     numbered: Numbered,
-    batches: Mapping[str, Batch],
+    batches: Mapping[str, RelationDelta],
     tainted: Mapping[int, tuple[str, ...]],
     views_of: Mapping[str, Sequence[str]],
     needs: Mapping[str, ViewNeed],
@@ -58,7 +58,7 @@ def related(
             if name not in changed and number >= first:
                 changed[name] = _marked(np.array([number]), first, length)
     tagged = _marked(np.array([part.number for part in parts], np.int64), first, length)
-    changes = Changes(first, last, changed, work, tagged)
+    changes = BatchChanges(first, last, changed, work, tagged)
     for group, names in views_of.items():
         result[group] += runs(changes, needs, names)
     return {group: tuple(entries) for group, entries in result.items()}

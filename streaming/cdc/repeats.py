@@ -13,7 +13,7 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from streaming.cdc.held_rows import Held
+from streaming.cdc.held_rows import HeldRows
 from streaming.engines.duck_engine import duck_engine
 
 
@@ -25,7 +25,7 @@ def is_older(version: str, than: str) -> bool:
 
 
 def first_occurrences(
-    held: dict[str, Held], entry: dict[str, np.ndarray], suspects: np.ndarray
+    held: dict[str, HeldRows], entry: dict[str, np.ndarray], suspects: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Per relation, a mask of the rows to keep: repeats are false, each event's first delivery true.
 
@@ -81,7 +81,7 @@ def _first(rows: pa.Table, tied: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def last_pass_complete(
-    held: dict[str, Held],
+    held: dict[str, HeldRows],
     entry: dict[str, np.ndarray],
     expected: np.ndarray,
     begins: np.ndarray,

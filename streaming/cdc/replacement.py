@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.captured.captured_schema import CapturedRelation
-from streaming.cdc.held_rows import Held
+from streaming.cdc.held_rows import HeldRows
 from streaming.cdc.records import BadRecord
 from streaming.cdc.row_query import row_schema
 from streaming.errors import FrescoError
@@ -320,7 +320,7 @@ def unfinished(captured: CapturedRelation, rows: int, scanned: int | None) -> st
     )
 
 
-def distinct(captured: CapturedRelation, rows: Held) -> int:
+def distinct(captured: CapturedRelation, rows: HeldRows) -> int:
     """Rows without repeats; a relation without a key cannot tell."""
     if not captured.relation.key:
         return -1

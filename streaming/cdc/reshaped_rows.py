@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from streaming.algebra.tree import Relation
 from streaming.captured.captured_schema import CapturedRelation
-from streaming.cdc.held_rows import Held, HeldFiles
+from streaming.cdc.held_rows import HeldFiles, HeldRows
 from streaming.cdc.row_query import row_schema
 from streaming.scalars.expression import Column
 
@@ -37,7 +37,7 @@ def refitted(
     captured: Mapping[str, CapturedRelation],
     files: HeldFiles | None,
 ) -> dict[str, list[dict[str, Any]]]:
-    """A snapshot's notes of held rows (`Held.snapshot`), for the relations as they are now.
+    """A snapshot's notes of held rows (`HeldRows.snapshot`), for the relations as they are now.
 
     Args:
         columns: those the rows were decoded for.
@@ -48,8 +48,8 @@ def refitted(
         if name in now and name in columns and list(map(list, columns[name])) != now[name]:
             old = tuple(Column(column, type_) for column, type_ in columns[name])
             before = CapturedRelation(Relation(name, old), "", "", ())
-            rows = Held(row_schema(before), None, files).restore(notes).read()
-            fitted = Held(row_schema(captured[name])).plus(_refit(rows, old, captured[name]))
+            rows = HeldRows(row_schema(before), None, files).restore(notes).read()
+            fitted = HeldRows(row_schema(captured[name])).plus(_refit(rows, old, captured[name]))
             result[name] = fitted.snapshot()[1]
     return result
 

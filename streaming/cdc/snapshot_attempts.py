@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.captured.captured_schema import CapturedRelation
-from streaming.cdc.held_rows import Held
+from streaming.cdc.held_rows import HeldRows
 
 Masks = dict[str, np.ndarray]
 """Relation -> which of the rows that wait."""
 
 
 def initial(
-    held: Mapping[str, Held],
+    held: Mapping[str, HeldRows],
     relations: Sequence[CapturedRelation],
     scanned: Mapping[str, int],
     bad: Mapping[str, int],
@@ -60,7 +60,7 @@ def initial(
 
 
 def lacking(
-    held: Mapping[str, Held],
+    held: Mapping[str, HeldRows],
     relations: Sequence[CapturedRelation],
     scanned: Mapping[str, int],
     completed: bool,
@@ -78,14 +78,14 @@ def lacking(
     return f"it is complete, and {', '.join(counts) or 'rows of several attempts'} have come"
 
 
-def positions_of(held: Held) -> np.ndarray:
+def positions_of(held: HeldRows) -> np.ndarray:
     """Of each row."""
     found: np.ndarray = held.read(columns=["position"])["position"].to_numpy()
     return found
 
 
 def _filled(
-    held: Held, mask: np.ndarray, captured: CapturedRelation, wanted: int, bad: int
+    held: HeldRows, mask: np.ndarray, captured: CapturedRelation, wanted: int, bad: int
 ) -> np.ndarray | None:
     """Those of some rows that are not repeats, if they are as many as were scanned.
 

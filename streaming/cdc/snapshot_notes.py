@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Told:
+class SnapshotNotes:
     """What a source's notifications say of its newest snapshot of one kind.
 
     Attributes:
@@ -28,7 +28,7 @@ class Told:
     heard: int = 0
 
 
-def heard(told: Told, note: Mapping[str, Any], now_ms: int) -> Told:
+def heard(told: SnapshotNotes, note: Mapping[str, Any], now_ms: int) -> SnapshotNotes:
     """After one more notification, read at `now_ms`: most say themselves when they were made."""
     told = replace(told, heard=now_ms)
     match note["type"]:

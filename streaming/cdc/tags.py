@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.captured.captured_schema import GLOBAL_TABLE, CapturedRelation
-from streaming.cdc.completeness import Work
+from streaming.cdc.completeness import SourceStep
 from streaming.cdc.initial_snapshots import SnapshotWork
 from streaming.integrator.knots import Touched
-from streaming.integrator.window import Part
+from streaming.integrator.window import PartOfGlobal
 
 
 def _columns(tags: CapturedRelation) -> tuple[int, int]:
@@ -24,7 +24,7 @@ def _columns(tags: CapturedRelation) -> tuple[int, int]:
     return seen["id"], seen["parts"]
 
 
-def transaction_parts(source: str, tags: CapturedRelation, work: Work) -> list[Part]:
+def transaction_parts(source: str, tags: CapturedRelation, work: SourceStep) -> list[PartOfGlobal]:
     """The tags inserted by the transactions that just became complete."""
     id_, parts = _columns(tags)
     name = tags.relation.name
@@ -43,7 +43,9 @@ def transaction_parts(source: str, tags: CapturedRelation, work: Work) -> list[P
         chosen[f"a{parts}"].to_pylist(),
         strict=True,
     )
-    return [Part(source, ordinal, str(key), int(count or 1)) for ordinal, key, count in triples]
+    return [
+        PartOfGlobal(source, ordinal, str(key), int(count or 1)) for ordinal, key, count in triples
+    ]
 
 
 def closed_snapshots(
@@ -67,7 +69,7 @@ def closed_snapshots(
 
 
 def touched_keys(
-    work: Work, captured: Mapping[str, CapturedRelation], first: int, last: int
+    work: SourceStep, captured: Mapping[str, CapturedRelation], first: int, last: int
 ) -> Touched:
     """Which (relation, key) the transactions first..last of a source touch.
 

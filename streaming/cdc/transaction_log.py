@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.captured.captured_schema import CapturedRelation
-from streaming.cdc.held_rows import Held
+from streaming.cdc.held_rows import HeldRows
 
 DEAD = 10_000
 """Keys of repeated transactions that are remembered, so that their rows are dropped when they come."""
@@ -32,7 +32,7 @@ def log_schema(relations: Sequence[CapturedRelation]) -> pa.Schema:
 
 
 @dataclass(frozen=True)
-class SourceState:
+class LogState:
     """What the assembler remembers of one source.
 
     Attributes:
@@ -48,7 +48,7 @@ class SourceState:
         newest_ms: the latest commit time of an END seen; -1 while none is known.
     """
 
-    log: Held
+    log: HeldRows
     next_ordinal: int = 1
     complete: int = 0
     last_position: int = -1
@@ -65,7 +65,7 @@ LATER_MS = 1000
 may differ a little from the order of positions."""
 
 
-def gone_back(state: SourceState, table: pa.Table) -> int | None:
+def gone_back(state: LogState, table: pa.Table) -> int | None:
     """The position of an END that is below the last one and was committed later; None where none is.
 
     A repeat has the commit time that it had before, so it is no later than what has been seen.
@@ -79,9 +79,7 @@ def gone_back(state: SourceState, table: pa.Table) -> int | None:
     return int(positions[back][0]) if back.any() else None
 
 
-def read_log(
-    state: SourceState, relations: Sequence[CapturedRelation], table: pa.Table
-) -> SourceState:
+def read_log(state: LogState, relations: Sequence[CapturedRelation], table: pa.Table) -> LogState:
     """The state after a batch of BEGIN and END records (`Decoded.transactions`)."""
     ends = pc.equal(table["status"], "END").to_numpy()
     positions = table["position"].to_numpy()[ends]
@@ -136,7 +134,7 @@ def _counts(relations: Sequence[CapturedRelation], counts: pa.Array) -> list[np.
 
 
 def _begins(
-    state: SourceState, keys: pa.Array, ends: np.ndarray, new: np.ndarray
+    state: LogState, keys: pa.Array, ends: np.ndarray, new: np.ndarray
 ) -> tuple[np.ndarray, dict[str, int]]:
     """BEGINs of each new END, and those of transactions that have not ended."""
     encoded = keys.dictionary_encode()
@@ -157,8 +155,8 @@ def _begins(
 
 
 def each_event(
-    state: SourceState, relations: Sequence[CapturedRelation], rows: Mapping[str, pa.Table]
-) -> SourceState:
+    state: LogState, relations: Sequence[CapturedRelation], rows: Mapping[str, pa.Table]
+) -> LogState:
     """The state after a batch of events without transactions: each is one, by position."""
     schema = log_schema(relations)
     parts = []

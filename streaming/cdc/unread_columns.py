@@ -116,7 +116,7 @@ def _added(rows: pa.Table) -> dict[int, dict[int, int]]:
     return added
 
 
-class Told:
+class SaidOnce:
     """What has been said of columns and fields, so that it is said once.
 
     Args:
@@ -133,9 +133,9 @@ class Told:
             for name, one in relations.items()
         }
 
-    def look(self, decoded: Decoded) -> tuple[Decoded, Told]:
+    def look(self, decoded: Decoded) -> tuple[Decoded, SaidOnce]:
         """A batch with what it is the first to show (`lost`, `notices`), and what is told then."""
-        after = Told(self._relations)
+        after = SaidOnce(self._relations)
         after._columns, after._fields = set(self._columns), dict(self._fields)
         lost, notices = [], []
         for name, rows in decoded.rows.items():

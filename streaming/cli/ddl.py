@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 
 from streaming.errors import FrescoError
 from streaming.plain import controls, plain
-from streaming.warehouse.data_files import Place
-from streaming.warehouse.delta_table import Table, ViewTable
+from streaming.warehouse.data_files import TableFolder
+from streaming.warehouse.delta_table import TableHandle, ViewTable
 from streaming.warehouse.described import Described, read_catalog
 from streaming.warehouse.names import distinct_names, physical_names
 from streaming.warehouse.standing import STANDING
@@ -39,7 +39,7 @@ def ddl(warehouse: str, engine: str) -> list[str]:
         raise FrescoError(
             "DDL_ENGINE", f"no statements for {engine}", todo=f"use one of {', '.join(_ENGINES)}"
         )
-    place = Place.of(warehouse)
+    place = TableFolder.of(warehouse)
     catalog = read_catalog(place)
     groups = sorted(set(catalog.groups.values()))
     speech = _ENGINES[engine](place)
@@ -59,9 +59,9 @@ def ddl(warehouse: str, engine: str) -> list[str]:
     return statements
 
 
-def _standing(speech: _Engine, place: Place, group: str, catalog: Described) -> list[str]:
+def _standing(speech: _Engine, place: TableFolder, group: str, catalog: Described) -> list[str]:
     """What tells how a group's views stand; of a table that does not say it yet, that it is unknown."""
-    table = Table.open(place.below(group), "view")
+    table = TableHandle.open(place.below(group), "view")
     if table is None or STANDING.struct in {field.name for field in table.handle.schema().fields}:
         return [speech.select(STANDING, group)]
     views = sorted(view for view, its in catalog.groups.items() if its == group)
@@ -73,7 +73,7 @@ class _Engine:
 
     mark, texts = '"', "VARCHAR"
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: TableFolder) -> None:
         self.uri = place.uri
 
     def opening(self, group: str) -> list[str]:
@@ -135,7 +135,7 @@ class _Trino(_Engine):
         return f'SELECT {fields} FROM {table} AS t{copies} WHERE t."view" = {_text(view.name)}'
 
 
-_ENGINES: dict[str, Callable[[Place], _Engine]] = {
+_ENGINES: dict[str, Callable[[TableFolder], _Engine]] = {
     "spark": _Spark,
     "duckdb": _Engine,
     "trino": _Trino,

@@ -38,7 +38,7 @@ SHOWN_RUNS = 6
 
 
 @dataclass(frozen=True)
-class Told:
+class RecordLine:
     """One record.
 
     Attributes:
@@ -68,7 +68,7 @@ def tail(
     *,
     follow: bool = False,
     rows: int = 0,
-) -> Iterator[Told]:
+) -> Iterator[RecordLine]:
     """The newest records of some topics, topic by topic, then, following, those that come.
 
     Args:
@@ -105,7 +105,9 @@ def _start(consumer: KafkaConsumer, config: Config, topics: Sequence[str], last:
         consumer.seek(partition, max(first[partition], end - last))
 
 
-def _told(consumer: KafkaConsumer, warehouse: Path, follow: bool, rows: int) -> Iterator[Told]:
+def _told(
+    consumer: KafkaConsumer, warehouse: Path, follow: bool, rows: int
+) -> Iterator[RecordLine]:
     ends = consumer.end_offsets(consumer.assignment())
     while follow or any(consumer.position(one) < end for one, end in ends.items()):
         found = consumer.poll(timeout_ms=500)
@@ -131,7 +133,7 @@ def told(
     fields: dict[str, str],
     warehouse: Path,
     rows: int = 0,
-) -> Told:
+) -> RecordLine:
     """One record in words.
 
     Args:
@@ -148,7 +150,7 @@ def told(
     producer, sequence, generation = (
         fields.get(name, "?") for name in ("producer", "sequence", "generation")
     )
-    return Told(topic, offset, at_ms, kind, producer, sequence, generation, says, listed)
+    return RecordLine(topic, offset, at_ms, kind, producer, sequence, generation, says, listed)
 
 
 def in_words(message: Message) -> str:

@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from streaming.configuration.source_config import Section, Snapshots, Source
+from streaming.configuration.source_config import Section, SnapshotsConfig, SourceConfig
 from streaming.configuration.yaml_file import read_yaml, substitute
 from streaming.errors import FrescoError
 
@@ -40,7 +40,7 @@ def _checked_name(value: str) -> str:
 Name = Annotated[str, AfterValidator(_checked_name)]
 
 
-class Kafka(Section):
+class KafkaConfig(Section):
     """Where the topics are, and how the pipeline's own topics are made."""
 
     bootstrap: str = "localhost:9092"
@@ -52,13 +52,13 @@ class Kafka(Section):
     """Create a captured table's topic when it is missing (Debezium does at its first event)."""
 
 
-class Metrics(Section):
+class MetricsConfig(Section):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 9464
     """0 takes a free port."""
 
 
-class Limits(Section):
+class LimitsConfig(Section):
     """Sizes that bound memory and decide between the driver and Spark."""
 
     offsets_per_batch: Annotated[int, Field(ge=1)] = 400_000
@@ -102,8 +102,8 @@ class Config(Section):
     pipeline: Name
     warehouse: Path
     views: Path
-    kafka: Kafka = Kafka()
-    sources: dict[Name, Source]
+    kafka: KafkaConfig = KafkaConfig()
+    sources: dict[Name, SourceConfig]
     grouping: Literal["single", "disjoint", "atomic"] = "single"
     transactions_span: list[list[str]] = Field(default_factory=list)
     """Sets of relations that transactions update together: their views stay in one group."""
@@ -124,8 +124,8 @@ class Config(Section):
     """What is submitted to the warehouse before what has committed (MVC 4.3)."""
     rel: Literal["direct", "with-actions"] = "direct"
     """How REL reaches the merge: from the integrator, or with the view managers' action lists."""
-    metrics: Metrics = Metrics()
-    limits: Limits = Limits()
+    metrics: MetricsConfig = MetricsConfig()
+    limits: LimitsConfig = LimitsConfig()
     retention: Retention = Retention()
     allow_anomalies: bool = False
     umask: Annotated[str, Field(pattern="^0?[0-7]{3}$")] = "027"
@@ -206,7 +206,7 @@ def parse_config(raw: Any, *, folder: Path, where: str = "configuration") -> Con
     return config.model_copy(update=resolved)
 
 
-def _resolved(source: Source, folder: Path) -> Source:
+def _resolved(source: SourceConfig, folder: Path) -> SourceConfig:
     update: dict[str, Any] = {}
     if source.connection_file is not None:
         update["connection_file"] = folder / source.connection_file
@@ -245,14 +245,14 @@ def _explain(error: ValidationError, where: str) -> FrescoError:
 def _keys_at(location: tuple[int | str, ...]) -> list[str]:
     """Valid keys of the section at a location of the configuration."""
     sections: dict[str, type[Section]] = {
-        "kafka": Kafka,
-        "sources": Source,
-        "metrics": Metrics,
-        "limits": Limits,
+        "kafka": KafkaConfig,
+        "sources": SourceConfig,
+        "metrics": MetricsConfig,
+        "limits": LimitsConfig,
         "retention": Retention,
         "batching": Bound,
     }
     model = sections.get(str(location[0]), Config) if location else Config
-    if model is Source and location[2:3] == ("snapshots",):
-        model = Snapshots
+    if model is SourceConfig and location[2:3] == ("snapshots",):
+        model = SnapshotsConfig
     return sorted(model.model_fields)

@@ -32,7 +32,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-class Snapshots(Section):
+class SnapshotsConfig(Section):
     """A source without a log, published from its successive snapshots by `fresco snapshots`."""
 
     folder: Path | None = None
@@ -46,7 +46,7 @@ class Snapshots(Section):
     """What stands for NULL in CSV; in quotes it is a text."""
 
 
-class Source(Section):
+class SourceConfig(Section):
     """One captured database."""
 
     prefix: str | None = None
@@ -67,7 +67,7 @@ class Source(Section):
     """Per table name: primary key columns, where no connection can tell."""
     capture: Literal["debezium", "none"] = "debezium"
     """`none`: nothing captures it; its tables are for views `USING isolated` only."""
-    snapshots: Snapshots | None = None
+    snapshots: SnapshotsConfig | None = None
     transactions: Literal["metadata", "per-event"] = "metadata"
     decimals: Literal["precise", "string"] = "precise"
     """The connector's `decimal.handling.mode`."""
@@ -92,7 +92,7 @@ class Source(Section):
         return value
 
     @model_validator(mode="after")
-    def _has_one_connection(self) -> Source:
+    def _has_one_connection(self) -> SourceConfig:
         if self.connection is not None and self.connection_file is not None:
             raise ValueError("give connection or connection_file, not both")
         read = self.snapshots is not None and self.snapshots.folder is None
@@ -101,7 +101,7 @@ class Source(Section):
         return self
 
     @model_validator(mode="after")
-    def _describes_its_tables(self) -> Source:
+    def _describes_its_tables(self) -> SourceConfig:
         for key, described in (("columns", self.columns), ("keys", self.keys)):
             if unknown := sorted(set(described) - set(self.tables)):
                 raise ValueError(f"{key}.{unknown[0]}: no such table under tables")

@@ -39,7 +39,7 @@ from streaming.engines.recomputed_groups import recomputed
 from streaming.engines.recount import affected_sql, recount_sql
 from streaming.engines.sql_text import cast_sql
 from streaming.engines.totals import (
-    Step,
+    TotalsStep,
     additions,
     key_names,
     keys_of,
@@ -76,7 +76,7 @@ class Program(Renderer):
         start: int | None = None,
     ) -> None:
         super().__init__(dialect, {})
-        self.steps: list[Step] = []
+        self.steps: list[TotalsStep] = []
         self.leaves = leaves(tree)
         self.aggregates = aggregates(tree)
         self.met: set[str] = set()
@@ -124,7 +124,7 @@ class Program(Renderer):
             if isinstance(plan, Changes) and plan.operator in self._index:
                 name = f"a{self._index[plan.operator]}"
             self._tables[plan] = name
-            self.steps.append(Step(name, sql))
+            self.steps.append(TotalsStep(name, sql))
         return self._tables[plan]
 
     def _changes(self, plan: Changes) -> str:
@@ -158,7 +158,7 @@ class Program(Renderer):
         changes = [None if side is None else self.table(side) for side in plan.inputs]
         name = f"r{sum(not isinstance(each.operator, Aggregate) for each in self._made)}"
         affected = affected_sql(operator, [table for table in changes if table is not None])
-        self.steps.append(Step(name, affected))
+        self.steps.append(TotalsStep(name, affected))
         olds = []
         if plan.start is None:
             same = tuple((i, i) for i in range(len(operator.schema)))
@@ -226,7 +226,7 @@ class Program(Renderer):
             sql = net_query(self.table(plan), len(plan.schema))
             self._met_tables[plan] = f"m{len(self._met_tables)}"
             self.met.add(self._met_tables[plan])
-            self.steps.append(Step(self._met_tables[plan], sql))
+            self.steps.append(TotalsStep(self._met_tables[plan], sql))
         return self._met_tables[plan]
 
     def condition(self, tree: Select | Join, condition: Scalar, names: Sequence[str]) -> str:

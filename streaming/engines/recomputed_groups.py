@@ -16,7 +16,7 @@ from __future__ import annotations
 from streaming.algebra.tree import Aggregate
 from streaming.engines.totals import (
     SAME,
-    Step,
+    TotalsStep,
     additions,
     arguments,
     key_names,
@@ -37,7 +37,7 @@ def recomputed(
     old: str | None,
     dialect: Dialect,
     start: int | None,
-) -> list[Step]:
+) -> list[TotalsStep]:
     """The steps q, z and a for one batch.
 
     Args:
@@ -48,9 +48,9 @@ def recomputed(
     """
     names = key_names(aggregate)
     return [
-        Step(f"q{j}", _affected(aggregate, child, start)),
-        Step(f"z{j}", _bags(aggregate, j, child, old)),
-        Step(f"a{j}", _rows_out(aggregate, j, names, dialect)),
+        TotalsStep(f"q{j}", _affected(aggregate, child, start)),
+        TotalsStep(f"z{j}", _bags(aggregate, j, child, old)),
+        TotalsStep(f"a{j}", _rows_out(aggregate, j, names, dialect)),
     ]
 
 

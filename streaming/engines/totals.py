@@ -30,7 +30,7 @@ SAME = "IS NOT DISTINCT FROM"
 
 
 @dataclass(frozen=True)
-class Step:
+class TotalsStep:
     """One statement of a program: `name` becomes what `sql` selects."""
 
     name: str
@@ -189,7 +189,7 @@ def changed(aggregate: Aggregate, dialect: Dialect, appears: str) -> str:
 
 def running(
     aggregate: Aggregate, j: int, child: str | None, dialect: Dialect, start: int | None
-) -> list[Step]:
+) -> list[TotalsStep]:
     """The steps k, g, w and a of one aggregate for one batch.
 
     Args:
@@ -200,10 +200,12 @@ def running(
     names, totals = key_names(aggregate), [name for name, _ in total_columns(aggregate, dialect)]
     rows = _rows(aggregate, child, start)
     return [
-        Step(f"k{j}", _groups(aggregate, j, rows, dialect, start)),
-        Step(f"g{j}", _added(aggregate, j, rows, dialect), aggregate, _entries(aggregate, j, rows)),
-        Step(f"w{j}", _cumulated(j, names, totals, dialect)),
-        Step(f"a{j}", _rows_out(aggregate, j, dialect, start)),
+        TotalsStep(f"k{j}", _groups(aggregate, j, rows, dialect, start)),
+        TotalsStep(
+            f"g{j}", _added(aggregate, j, rows, dialect), aggregate, _entries(aggregate, j, rows)
+        ),
+        TotalsStep(f"w{j}", _cumulated(j, names, totals, dialect)),
+        TotalsStep(f"a{j}", _rows_out(aggregate, j, dialect, start)),
     ]
 
 

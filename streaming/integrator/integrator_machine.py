@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaming.errors import ProtocolError
-from streaming.integrator.knots import Item, Keys, Run, Touched, Unit
+from streaming.integrator.knots import Item, Keys, LocalRun, NumberedUnit, Touched
 from streaming.integrator.numbering import order
 from streaming.integrator.straddling import merged_into_zero
 from streaming.integrator.window import (
     Closed,
-    Part,
-    State,
+    NumberingState,
+    PartOfGlobal,
     from_json,
     heard,
     known_globals,
@@ -58,7 +58,7 @@ class Completed:
 
     now_ms: int
     blocks: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    parts: tuple[Part, ...] = ()
+    parts: tuple[PartOfGlobal, ...] = ()
     closed: tuple[Closed, ...] = ()
     keys: Keys = no_keys
 
@@ -108,7 +108,7 @@ class IntegratorMachine:
     ) -> None:
         self.timeout_ms = timeout_ms
         self.max_unit = max_unit
-        self.state = State(
+        self.state = NumberingState(
             number=0,
             logs={source: (1, 0) for source in sorted(sources)},
             globals={},
@@ -145,8 +145,10 @@ class IntegratorMachine:
         items = order(ready, message.keys) if ready.logs else []
         items, split = self._bounded(items)
         given, next_number = _assign(items, state.number)
-        self.state = state = State(next_number, *state[1:])
-        largest = max([len(item.members) for item in items if isinstance(item, Unit)], default=0)
+        self.state = state = NumberingState(next_number, *state[1:])
+        largest = max(
+            [len(item.members) for item in items if isinstance(item, NumberedUnit)], default=0
+        )
         return self._numbered(state, number, [*assignments, *given], [*late, *split], largest)
 
     def pass_over(self, numbered: Numbered, count: int) -> Numbered:
@@ -160,7 +162,7 @@ class IntegratorMachine:
 
     def _numbered(
         self,
-        state: State,
+        state: NumberingState,
         first: int,
         assignments: list[Assignment],
         released: list[str],
@@ -194,7 +196,9 @@ class IntegratorMachine:
                 raise ProtocolError("integrator", closed, "a snapshot closed twice")
             still_open.remove(closed.source)
 
-    def _zero(self, state: State, keys: Keys) -> tuple[State, list[Assignment]] | None:
+    def _zero(
+        self, state: NumberingState, keys: Keys
+    ) -> tuple[NumberingState, list[Assignment]] | None:
         """Number 0 once all snapshots are closed and what straddles them is in."""
         if state.open:
             return None
@@ -219,9 +223,9 @@ class IntegratorMachine:
         result: list[Item] = []
         split: list[str] = []
         for item in items:
-            if isinstance(item, Unit) and len(item.members) > self.max_unit:
+            if isinstance(item, NumberedUnit) and len(item.members) > self.max_unit:
                 split += item.globals
-                result += [Run(source, ordinal, ordinal) for source, ordinal in item.members]
+                result += [LocalRun(source, ordinal, ordinal) for source, ordinal in item.members]
             else:
                 result.append(item)
         return result, split
@@ -240,7 +244,7 @@ class IntegratorMachine:
 def _assign(items: list[Item], number: int) -> tuple[list[Assignment], int]:
     given: list[Assignment] = []
     for item in items:
-        if isinstance(item, Unit):
+        if isinstance(item, NumberedUnit):
             given += [Assignment(s, o, o, number, 0) for s, o in item.members]
             number += 1
         else:

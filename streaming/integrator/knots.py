@@ -29,7 +29,7 @@ Keys = Callable[[str, int, int], Touched]
 """(source, first ordinal, last ordinal) -> what they touch; asked only for knots."""
 
 
-class Run(NamedTuple):
+class LocalRun(NamedTuple):
     """Local transactions first..last of a source, in order, a number each."""
 
     source: str
@@ -38,14 +38,14 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Unit:
+class NumberedUnit:
     """Transactions under one number: a global one, or a knot that cannot be untied."""
 
     members: tuple[Member, ...]
     globals: tuple[str, ...]
 
 
-Item = Run | Unit
+Item = LocalRun | NumberedUnit
 
 
 def strongly_connected(graph: Mapping[int, Iterable[int]]) -> list[list[int]]:
@@ -109,13 +109,13 @@ def untie(knot: list[Item], keys: Keys) -> list[Item]:
     node: dict[Member, int] = {}
     items: list[Item] = []
     for item in knot:
-        if isinstance(item, Unit):
+        if isinstance(item, NumberedUnit):
             node.update(dict.fromkeys(item.members, len(items)))
             items.append(item)
         else:
             for ordinal in range(item.first, item.last + 1):
                 node[(item.source, ordinal)] = len(items)
-                items.append(Run(item.source, ordinal, ordinal))
+                items.append(LocalRun(item.source, ordinal, ordinal))
     graph: dict[int, list[int]] = {index: [] for index in range(len(items))}
     for source in sorted({source for source, _ in node}):
         ordinals = [ordinal for s, ordinal in node if s == source]
@@ -161,9 +161,9 @@ def _merged(items: list[Item]) -> Item:
     members: list[Member] = []
     ids: list[str] = []
     for item in items:
-        if isinstance(item, Unit):
+        if isinstance(item, NumberedUnit):
             members += item.members
             ids += item.globals
         else:
             members.append((item.source, item.first))
-    return Unit(tuple(sorted(members)), tuple(sorted(ids)))
+    return NumberedUnit(tuple(sorted(members)), tuple(sorted(ids)))

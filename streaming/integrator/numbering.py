@@ -17,7 +17,15 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from streaming.integrator.knots import Item, Keys, Member, Run, Unit, strongly_connected, untie
+from streaming.integrator.knots import (
+    Item,
+    Keys,
+    LocalRun,
+    Member,
+    NumberedUnit,
+    strongly_connected,
+    untie,
+)
 
 
 class Window(NamedTuple):
@@ -34,7 +42,7 @@ class Window(NamedTuple):
     skip: Mapping[str, frozenset[int]]
 
 
-def components(parts: Mapping[str, Sequence[Member]]) -> list[Unit]:
+def components(parts: Mapping[str, Sequence[Member]]) -> list[NumberedUnit]:
     """Global transactions that share a part are one unit."""
     owner: dict[Member, int] = {}
     groups: dict[int, tuple[set[Member], set[str]]] = {}
@@ -47,7 +55,7 @@ def components(parts: Mapping[str, Sequence[Member]]) -> list[Unit]:
         groups[number] = (together, ids)
         for member in together:
             owner[member] = number
-    return [Unit(tuple(sorted(m)), tuple(sorted(i))) for m, i in groups.values()]
+    return [NumberedUnit(tuple(sorted(m)), tuple(sorted(i))) for m, i in groups.values()]
 
 
 def order(window: Window, keys: Keys) -> list[Item]:
@@ -57,7 +65,9 @@ def order(window: Window, keys: Keys) -> list[Item]:
         Runs and units; units of more than one global transaction are knots.
     """
     if not window.parts and not window.skip:
-        return [Run(source, first, last) for source, (first, last) in sorted(window.logs.items())]
+        return [
+            LocalRun(source, first, last) for source, (first, last) in sorted(window.logs.items())
+        ]
     units = components(window.parts)
     heads = _Heads(window, units)
     items = heads.walk()
@@ -74,7 +84,7 @@ def order(window: Window, keys: Keys) -> list[Item]:
 class _Heads:
     """The sources' logs, each walked as far as log order allows."""
 
-    def __init__(self, window: Window, units: list[Unit]) -> None:
+    def __init__(self, window: Window, units: list[NumberedUnit]) -> None:
         self._units = units
         at: dict[str, list[tuple[int, int | None]]] = {source: [] for source in window.logs}
         for index, unit in enumerate(units):
@@ -99,7 +109,7 @@ class _Heads:
             segments = self._segments[source]
             while self._position[source] < len(segments):
                 segment = segments[self._position[source]]
-                if isinstance(segment, Run):
+                if isinstance(segment, LocalRun):
                     items.append(segment)
                     self._position[source] += 1
                     continue
@@ -117,8 +127,8 @@ class _Heads:
 
     def knots(self) -> list[list[Item]]:
         """The rest, as strongly connected components of log order, first ones first."""
-        nodes: dict[int | Run, None] = {}
-        edges: dict[int | Run, list[int | Run]] = {}
+        nodes: dict[int | LocalRun, None] = {}
+        edges: dict[int | LocalRun, list[int | LocalRun]] = {}
         for source, segments in self._segments.items():
             rest = segments[self._position[source] :]
             for node in rest:
@@ -131,24 +141,24 @@ class _Heads:
         graph = {rank[n]: [rank[m] for m in edges[n]] for n in nodes}
         names = list(nodes)
         return [
-            [names[p] if isinstance(names[p], Run) else self._units[names[p]] for p in knot]  # type: ignore[index, misc]
+            [names[p] if isinstance(names[p], LocalRun) else self._units[names[p]] for p in knot]  # type: ignore[index, misc]
             for knot in strongly_connected(graph)
         ]
 
 
 def _segments(
     first: int, last: int, parts: list[tuple[int, int | None]], skip: frozenset[int], source: str
-) -> list[Run | int]:
+) -> list[LocalRun | int]:
     """A source's log as runs of local transactions and indices of units."""
     breaks = sorted([*parts, *((ordinal, None) for ordinal in skip if first <= ordinal <= last)])
-    segments: list[Run | int] = []
+    segments: list[LocalRun | int] = []
     start = first
     for ordinal, unit in breaks:
         if ordinal > start:
-            segments.append(Run(source, start, ordinal - 1))
+            segments.append(LocalRun(source, start, ordinal - 1))
         if unit is not None:
             segments.append(unit)
         start = ordinal + 1
     if start <= last:
-        segments.append(Run(source, start, last))
+        segments.append(LocalRun(source, start, last))
     return segments

@@ -37,7 +37,7 @@ Query = Callable[[str, pa.Table], pa.Table]
 """Runs SQL over a table named `rows`, keeping its order."""
 
 
-class View(Protocol):
+class RelevantView(Protocol):
     """A view as far as relevance needs it."""
 
     @property
@@ -57,7 +57,7 @@ class ViewNeed:
     relations: frozenset[str]
 
 
-def view_needs(views: Iterable[View]) -> dict[str, ViewNeed]:
+def view_needs(views: Iterable[RelevantView]) -> dict[str, ViewNeed]:
     """What each view reads; parents before children."""
     scans = {view.name: scan_needs(view.tree) for view in views}
     needs: dict[str, ViewNeed] = {}
@@ -117,7 +117,7 @@ def _holds(conditions: Sequence[Scalar], columns: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Changes:
+class BatchChanges:
     """Where a batch of numbers first..last changed what.
 
     Attributes:
@@ -135,7 +135,7 @@ class Changes:
 
 
 def runs(
-    changes: Changes, needs: Mapping[str, ViewNeed], views: Sequence[str]
+    changes: BatchChanges, needs: Mapping[str, ViewNeed], views: Sequence[str]
 ) -> tuple[RelRun, ...]:
     """The REL entries of a merge group's views, run-length encoded, in order and without gaps."""
     length = changes.last - changes.first + 1
@@ -185,7 +185,7 @@ def runs(
 
 
 def _guarded(
-    changes: Changes, needs: Mapping[str, ViewNeed], views: Sequence[str], nothing: np.ndarray
+    changes: BatchChanges, needs: Mapping[str, ViewNeed], views: Sequence[str], nothing: np.ndarray
 ) -> np.ndarray:
     """Where a relation changes that no view uses, which may be all that orders two rows.
 
@@ -198,7 +198,7 @@ def _guarded(
 
 
 def _busy(
-    view: str, needs: Mapping[str, ViewNeed], changes: Changes, nothing: np.ndarray
+    view: str, needs: Mapping[str, ViewNeed], changes: BatchChanges, nothing: np.ndarray
 ) -> np.ndarray:
     need = needs[view]
     found = nothing

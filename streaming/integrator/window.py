@@ -13,7 +13,7 @@ from streaming.integrator.numbering import Window
 
 
 @dataclass(frozen=True)
-class Part:
+class PartOfGlobal:
     """The transaction (source, ordinal) is one of `parts` parts of the global transaction `id`."""
 
     source: str
@@ -44,7 +44,7 @@ class Global:
         return len(self.members) + self.seen >= self.parts
 
 
-class State(NamedTuple):
+class NumberingState(NamedTuple):
     """Everything the machine knows.
 
     Attributes:
@@ -64,23 +64,23 @@ class State(NamedTuple):
     open: frozenset[str]
 
 
-def known_globals(state: State) -> dict[str, tuple[bool, int, tuple[Member, ...]]]:
+def known_globals(state: NumberingState) -> dict[str, tuple[bool, int, tuple[Member, ...]]]:
     return {id_: (g.complete, g.seen, g.members) for id_, g in state.globals.items()}
 
 
 def heard(
-    state: State,
+    state: NumberingState,
     blocks: Mapping[str, tuple[int, int]],
-    parts: Sequence[Part],
+    parts: Sequence[PartOfGlobal],
     closed: Sequence[Closed],
     now_ms: int,
-) -> State:
+) -> NumberingState:
     logs = dict(state.logs)
     for source, (first, last) in blocks.items():
         if first <= last:
             logs[source] = (logs[source][0], last)
     if not parts and not closed and not state.globals:
-        return State(state.number, logs, {}, state.released, state.skip, state.open)
+        return NumberingState(state.number, logs, {}, state.released, state.skip, state.open)
     globals_ = dict(state.globals)
     released = dict(state.released)
     for snapshot in closed:
@@ -100,10 +100,12 @@ def heard(
         # A tag that a snapshot holds in all its parts belongs to number 0 like any row.
         globals_ = {i: g for i, g in globals_.items() if g.members or not g.complete}
     released = {id_: left for id_, left in released.items() if left > 0}
-    return State(state.number, logs, globals_, released, state.skip, open_)
+    return NumberingState(state.number, logs, globals_, released, state.skip, open_)
 
 
-def released_late(state: State, now_ms: int, timeout_ms: int) -> tuple[State, list[str]]:
+def released_late(
+    state: NumberingState, now_ms: int, timeout_ms: int
+) -> tuple[NumberingState, list[str]]:
     """Incomplete global transactions that waited too long become local."""
     if not state.globals:
         return state, []
@@ -122,12 +124,12 @@ def released_late(state: State, now_ms: int, timeout_ms: int) -> tuple[State, li
     return state._replace(globals=left, released=released), late
 
 
-def window(state: State) -> tuple[State, Window]:
+def window(state: NumberingState) -> tuple[NumberingState, Window]:
     """The longest prefix of each log in which every global transaction is whole, taken out."""
     if not state.globals and not state.skip:
         logs = {s: (first, last) for s, (first, last) in state.logs.items() if first <= last}
         taken = {s: (max(first, last + 1), last) for s, (first, last) in state.logs.items()}
-        rest = State(state.number, taken, {}, state.released, {}, state.open)
+        rest = NumberingState(state.number, taken, {}, state.released, {}, state.open)
         return rest, Window(logs, {}, {})
     limits = {source: last for source, (_, last) in state.logs.items()}
     blocked: set[str] = set()
@@ -154,7 +156,7 @@ def window(state: State) -> tuple[State, Window]:
     return state._replace(logs=next_, globals=left, skip=skip), found
 
 
-def to_json(state: State) -> dict[str, Any]:
+def to_json(state: NumberingState) -> dict[str, Any]:
     """The state as JSON."""
     return {
         "number": state.number,
@@ -169,9 +171,9 @@ def to_json(state: State) -> dict[str, Any]:
     }
 
 
-def from_json(data: Mapping[str, Any]) -> State:
+def from_json(data: Mapping[str, Any]) -> NumberingState:
     """The state that `to_json` described."""
-    return State(
+    return NumberingState(
         number=data["number"],
         logs={source: (log[0], log[1]) for source, log in data["logs"].items()},
         globals={

@@ -16,7 +16,7 @@ from typing import Any
 from streaming.engines.duck.signed import Signed
 from streaming.errors import FrescoError, about
 from streaming.isolated.delta_query import Looked
-from streaming.isolated.delta_watch import Watched, broken
+from streaming.isolated.delta_watch import RelationObjects, broken
 from streaming.isolated.isolated_manager import Isolated
 
 log = logging.getLogger("fresco")
@@ -81,7 +81,7 @@ class Absent:
         self._remember(watched)
         return before != (self.marks, self.told, frozenset(self._machine.away))
 
-    def _remember(self, watched: Mapping[str, Watched]) -> None:
+    def _remember(self, watched: Mapping[str, RelationObjects]) -> None:
         """The triggers as they are; of those that are missing nothing is known any more."""
         self.marks = {name: one.mark for name, one in watched.items() if not one.missing}
 

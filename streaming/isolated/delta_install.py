@@ -32,7 +32,7 @@ from streaming.isolated.delta_tables import (
     trigger_creations,
     trigger_enabling,
 )
-from streaming.isolated.delta_watch import Watched, broken, refuse_unfit, watch
+from streaming.isolated.delta_watch import RelationObjects, broken, refuse_unfit, watch
 
 OLDEST = 130000
 """The first version with 64-bit transaction ids in SQL."""
@@ -87,7 +87,7 @@ def statements(one: DeltaTable, reader: str, notify: bool) -> list[str]:
     return [each.as_string() for each in made]
 
 
-def _lacking(one: DeltaTable, found: Watched, notify: bool) -> list[sql.Composed]:
+def _lacking(one: DeltaTable, found: RelationObjects, notify: bool) -> list[sql.Composed]:
     """What is to be done; nothing where all is there and as it should be."""
     made: list[sql.Composed] = []
     if not found.delta:

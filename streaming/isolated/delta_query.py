@@ -24,8 +24,8 @@ from typing import Any
 import psycopg
 from psycopg import errors, sql
 
-from streaming.algebra.source_queries import Part
-from streaming.ask.postgres.pg_reader import Reader
+from streaming.algebra.source_queries import QueryPart
+from streaming.ask.postgres.pg_reader import PgReader
 from streaming.ask.postgres.pg_source import ARRAY_LIMIT, TIMEOUT, PostgresSource
 from streaming.ask.postgres.pg_state import PgState
 from streaming.ask.reduction import Input, Reduction, reduction
@@ -36,7 +36,7 @@ from streaming.errors import FrescoError
 from streaming.isolated.add_del import IDS, TID, State
 from streaming.isolated.delta_reader import DeltaReader
 from streaming.isolated.delta_tables import DeltaTable, delta_table_of
-from streaming.isolated.delta_watch import Watched, broken, watch
+from streaming.isolated.delta_watch import RelationObjects, broken, watch
 from streaming.scalars.expression import column_name
 from streaming.scalars.types import delta_schema
 
@@ -72,7 +72,7 @@ class Looked:
         state: of the source; its snapshot is TID(old).
     """
 
-    watched: Mapping[str, Watched]
+    watched: Mapping[str, RelationObjects]
     filled: frozenset[str]
     state: PgState
 
@@ -143,7 +143,7 @@ class DeltaTableSource(PostgresSource):
     # Step 2 ---------------------------------------------------------------------------------------
 
     def evaluate(
-        self, parts: Sequence[Part[Signed]], marks: Mapping[str, str]
+        self, parts: Sequence[QueryPart[Signed]], marks: Mapping[str, str]
     ) -> tuple[Signed, ...]:
         """The rows of each part, all in one snapshot.
 
@@ -168,7 +168,7 @@ class DeltaTableSource(PostgresSource):
     def _evaluated(
         self,
         shapes: Sequence[Reduction],
-        parts: Sequence[Part[Signed]],
+        parts: Sequence[QueryPart[Signed]],
         marks: Mapping[str, str],
     ) -> list[dict[str, Signed]]:
         self._read = {}
@@ -215,7 +215,7 @@ class DeltaTableSource(PostgresSource):
         return super()._turn(shape, waiting, have)
 
     def _rows(
-        self, reader: Reader, shape: Reduction, index: int, have: Mapping[int, Signed]
+        self, reader: PgReader, shape: Reduction, index: int, have: Mapping[int, Signed]
     ) -> Signed:
         """A relation in the state that its name says."""
         one, ops = shape.inputs[index], self._operators

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from streaming.ask.postgres.pg_filter import weaker
-from streaming.ask.postgres.pg_reader import Reader
+from streaming.ask.postgres.pg_reader import PgReader
 from streaming.ask.postgres.pg_values import PgColumn, parsed
 from streaming.ask.reduction import Input
 from streaming.engines.duck.signed import Signed
@@ -19,7 +19,7 @@ from streaming.scalars.types import arrow_type, delta_schema
 _MARKS = (PgColumn("", "_sign", "smallint", "int2"), PgColumn("", "_old", "int", "int4"))
 
 
-class DeltaReader(Reader):
+class DeltaReader(PgReader):
     """Also reads delta tables."""
 
     def changes(

@@ -43,7 +43,7 @@ ORDER BY w.place
 
 
 @dataclass(frozen=True)
-class Watched:
+class RelationObjects:
     """What the catalog says of one relation's objects.
 
     Attributes:
@@ -88,7 +88,9 @@ class Watched:
         return ""
 
 
-def watch(connection: psycopg.Connection[Any], tables: Sequence[DeltaTable]) -> dict[str, Watched]:
+def watch(
+    connection: psycopg.Connection[Any], tables: Sequence[DeltaTable]
+) -> dict[str, RelationObjects]:
     """By relation, in the transaction's snapshot."""
     columns = [
         [one.base[0] for one in tables],
@@ -102,14 +104,14 @@ def watch(connection: psycopg.Connection[Any], tables: Sequence[DeltaTable]) -> 
     return {one.relation: _watched(one, row) for one, row in zip(tables, rows, strict=True)}
 
 
-def _watched(one: DeltaTable, row: tuple[Any, ...]) -> Watched:
+def _watched(one: DeltaTable, row: tuple[Any, ...]) -> RelationObjects:
     base, kind, secured, family, delta, file, typed, function, f_xmin, text = row[:10]
     rows, r_xmin, r_enabled, emptied, t_xmin, t_enabled = row[10:]
     mark = (
         f"{base} {delta}.{file} {function}.{f_xmin} {rows}.{r_xmin}.{r_enabled}"
         f" {emptied}.{t_xmin}.{t_enabled}"
     )
-    return Watched(
+    return RelationObjects(
         one.relation,
         kind,
         kind == "r" and not family,
@@ -121,7 +123,7 @@ def _watched(one: DeltaTable, row: tuple[Any, ...]) -> Watched:
     )
 
 
-def refuse_unfit(one: Watched) -> None:
+def refuse_unfit(one: RelationObjects) -> None:
     """Refuse a table whose changes triggers cannot tell in full.
 
     Raises:
@@ -144,7 +146,9 @@ def refuse_unfit(one: Watched) -> None:
         )
 
 
-def broken(found: Mapping[str, Watched], marks: Mapping[str, str]) -> dict[str, FrescoError]:
+def broken(
+    found: Mapping[str, RelationObjects], marks: Mapping[str, str]
+) -> dict[str, FrescoError]:
     """By relation, why what its triggers recorded cannot be relied on.
 
     Args:

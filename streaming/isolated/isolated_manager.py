@@ -38,7 +38,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from streaming.algebra.psj import LEFT, source_of
-from streaming.algebra.source_queries import Part
+from streaming.algebra.source_queries import QueryPart
 from streaming.isolated.add_del import IDS, ids_read
 from streaming.isolated.propagation import Walk, advanced, next_places, statement, walks, whole
 from streaming.isolated.session_messages import (
@@ -111,7 +111,7 @@ class Isolated(SessionState[V]):
         return self.resume()
 
     def _read(self, source: str) -> ReadIds[V]:
-        return ReadIds(self.session, source, Part(ids_read(self.scans[source]), {}))
+        return ReadIds(self.session, source, QueryPart(ids_read(self.scans[source]), {}))
 
     def _ids(self, message: Ids[V]) -> list[Sent[V]]:
         self.ids[message.source] = message.ids
@@ -166,7 +166,7 @@ class Isolated(SessionState[V]):
             inputs = {IDS: self.ids[source]}
             if each.rows is not None:
                 inputs[LEFT] = each.rows
-            parts.append(Part(statement(psj, each, next_places(psj, each)), inputs))
+            parts.append(QueryPart(statement(psj, each, next_places(psj, each)), inputs))
         return Evaluate(self.session, request, source, tuple(parts))
 
     def _evaluated(self, message: Evaluated[V]) -> list[Sent[V]]:

@@ -53,7 +53,7 @@ from streaming.metrics import Metrics
 from streaming.runtime.snapshots import SessionsState
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import Manifest, StepResult
-from streaming.warehouse.data_files import Place
+from streaming.warehouse.data_files import TableFolder
 from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.group_writer import GroupWriter, Planned
 from streaming.warehouse.upkeep import Upkeep
@@ -246,7 +246,7 @@ class IsolatedStage:
         """What a list changes: of a view computed whole, the difference to the rows that it shows."""
         if each.view not in self.machine.fresh or self.writer.last() is None:
             return each.delta
-        place, ops = Place.of(self._warehouse), self.operators
+        place, ops = TableFolder.of(self._warehouse), self.operators
         shown = shown_rows(place, self.group.group, self._tables[each.view], ops)
         wanted = ops.renumbered(self.machine.results[each.view], 0)
         delta = ops.minus(wanted, shown)

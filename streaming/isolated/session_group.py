@@ -14,7 +14,7 @@ from streaming.engines.duck.signed import Signed
 from streaming.errors import FrescoError
 from streaming.scalars.expression import MULTIPLICITY
 from streaming.scalars.types import delta_schema
-from streaming.warehouse.data_files import Place
+from streaming.warehouse.data_files import TableFolder
 from streaming.warehouse.delta_table import ViewTable
 from streaming.warehouse.snapshot import at_latest
 
@@ -38,7 +38,7 @@ class SessionGroup:
     broken: Mapping[str, FrescoError] = field(default_factory=dict)
 
 
-def shown_rows(place: Place, group: str, view: ViewTable, operators: DuckOperators) -> Signed:
+def shown_rows(place: TableFolder, group: str, view: ViewTable, operators: DuckOperators) -> Signed:
     """A view's rows at the newest epoch."""
     rows = at_latest(place, group).rows(view)
     columns = rows.drop_columns([MULTIPLICITY]).columns

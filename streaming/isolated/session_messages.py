@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from streaming.algebra.source_queries import Part
+from streaming.algebra.source_queries import QueryPart
 
 V = TypeVar("V")
 
@@ -26,7 +26,7 @@ class ReadIds(Generic[V]):
 
     session: int
     source: str
-    part: Part[V]
+    part: QueryPart[V]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Evaluate(Generic[V]):
     session: int
     request: int
     source: str
-    parts: tuple[Part[V], ...]
+    parts: tuple[QueryPart[V], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from streaming.merge.vut_rows import (
     GUARD,
     UNPAINTED,
     HeldList,
-    Shape,
+    RelShape,
     Span,
     WarehouseTransaction,
     touched_columns,
@@ -71,7 +71,7 @@ def bound(rows: int, age_ms: int) -> Batching:
 
 
 @dataclass(frozen=True)
-class Part:
+class ListPart:
     """Apply to `view` the rows of list `list_id` whose number lies in [first..last]."""
 
     view: str
@@ -105,7 +105,7 @@ class BatchedTransaction:
 
     sequence: int
     ranges: tuple[tuple[int, int], ...]
-    parts: tuple[Part, ...]
+    parts: tuple[ListPart, ...]
     deltas: tuple[tuple[str, Rows], ...]
     frontier: int
     ahead: tuple[tuple[int, int], ...]
@@ -302,7 +302,7 @@ class Submission:
             dropped=tuple((view, number) for view, (number, _) in dropped.items()),
         )
 
-    def _touched(self, reached: Iterable[Shape], dropped: Iterable[str]) -> set[str]:
+    def _touched(self, reached: Iterable[RelShape], dropped: Iterable[str]) -> set[str]:
         """The columns that a batch touches, by names.
 
         One in which a view leaves touches all: what comes later may be in order with rows that only that
@@ -366,15 +366,15 @@ class Submission:
         return spans
 
     def _parts(
-        self, vut: VUT, reached: dict[Shape, int]
-    ) -> tuple[tuple[Part, ...], tuple[tuple[str, Rows], ...]]:
+        self, vut: VUT, reached: dict[RelShape, int]
+    ) -> tuple[tuple[ListPart, ...], tuple[tuple[str, Rows], ...]]:
         """Per column one interval of numbers, cut where its lists end."""
         limits: dict[int, int] = {}
         for shape, last in reached.items():
             for x in shape.busy:
                 if limits.get(x, UNPAINTED) < last:
                     limits[x] = last
-        parts: list[Part] = []
+        parts: list[ListPart] = []
         deltas: dict[str, Rows] = {}
         for x, limit in limits.items():
             lists = vut.lists[x]
@@ -389,12 +389,12 @@ class Submission:
         parts.sort(key=lambda part: (part.last, part.view))
         return tuple(parts), tuple(sorted(deltas.items()))
 
-    def _part(self, x: int, held: HeldList, limit: int) -> Part:
+    def _part(self, x: int, held: HeldList, limit: int) -> ListPart:
         if not held.complete or held.state is None:
-            return Part(self.views[x], held.id, held.first, held.last)
+            return ListPart(self.views[x], held.id, held.first, held.last)
         first = max(held.first, self.taken[x] + 1)
         last = held.last if held.state <= limit else limit
-        return Part(self.views[x], held.id, first, last)
+        return ListPart(self.views[x], held.id, first, last)
 
 
 def _size(spans: Sequence[Span]) -> int:

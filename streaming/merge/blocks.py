@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streaming.merge.batching import BatchedTransaction, Part
+from streaming.merge.batching import BatchedTransaction, ListPart
 from streaming.messages import Rel, RelRun
 
 Cover = tuple[int, int]
@@ -88,7 +88,7 @@ class Blocks:
         for part in batch.parts:
             first, last = self.first_of(part.first), self.last_of(part.last)
             names[part.list_id] = f"{part.view}[{first}..{last}]"
-            parts.append(Part(part.view, names[part.list_id], first, last))
+            parts.append(ListPart(part.view, names[part.list_id], first, last))
         return replace(
             batch,
             ranges=self._ranges(batch.ranges),

@@ -61,8 +61,8 @@ from streaming.merge.vut_rows import (
     HeldList,
     Kind,
     RelSet,
+    RelShape,
     Row,
-    Shape,
     Span,
     WarehouseTransaction,
     in_blocks,
@@ -72,7 +72,7 @@ from streaming.messages import ActionList, Rel, RelRun, Suspend, ViewChange
 Event = Rel | ActionList | Suspend | ViewChange
 
 
-class Match(NamedTuple):
+class EarlyList(NamedTuple):
     """A list that came before its REL, and the last number it paints there (None: none)."""
 
     x: int
@@ -149,7 +149,7 @@ class MergeMachine:
         self.submission.columns(views)
         self.passed = [-1] * len(views)
         """Per column the last number at which the view was idle in a REL."""
-        self.shapes: dict[Kind, dict[RelSet, Shape]] = {
+        self.shapes: dict[Kind, dict[RelSet, RelShape]] = {
             "counted": {},
             "guarded": {},
             "passed": {},
@@ -288,7 +288,7 @@ class MergeMachine:
 
     def _shape(
         self, views: tuple[str, ...], idle: tuple[str, ...], kind: Kind = "counted"
-    ) -> Shape:
+    ) -> RelShape:
         """The one object for a REL set; views that are passed through have rows of their own."""
         shapes = self.shapes[kind]
         known = shapes.get((views, idle))
@@ -300,7 +300,7 @@ class MergeMachine:
             keeps_order = self.order == "prefix" or len(columns) < len(views)
             ordered = counts and keeps_order and (columns or self.order == "prefix")
             guard = self.guard if kind == "guarded" or ordered else ()
-            known = shapes[views, idle] = Shape(columns + guard, busy, kind, views)
+            known = shapes[views, idle] = RelShape(columns + guard, busy, kind, views)
         return known
 
     # The protocol ---------------------------------------------------------------------------------
@@ -417,7 +417,7 @@ class MergeMachine:
             raise ProtocolError("merge", message, rule)
         return x
 
-    def _match_early_lists(self, rel: Rel, blocks: Mapping[str, Block]) -> list[Match]:
+    def _match_early_lists(self, rel: Rel, blocks: Mapping[str, Block]) -> list[EarlyList]:
         """Checks the lists that came before this REL against its rows, `blocks` by lane.
 
         Returns:
@@ -426,7 +426,7 @@ class MergeMachine:
         Raises:
             ProtocolError: one crosses the cut, skips a number, or is needed at none of its numbers.
         """
-        matches: list[Match] = []
+        matches: list[EarlyList] = []
         nothing = Block(rel.last, rel.first)
         for x, view in enumerate(self.views):
             painted = self.vut.painted[x]
@@ -449,7 +449,7 @@ class MergeMachine:
                 if missing is not None:
                     raise ProtocolError("merge", rel, f"{view!r} has no list for number {missing}")
                 unlisted = held.last + 1
-                matches.append(Match(x, held, state))
+                matches.append(EarlyList(x, held, state))
             missing = block.last_busy(x, unlisted, min(rel.last, painted))
             if missing is not None:
                 raise ProtocolError("merge", rel, f"{view!r} has no list for number {missing}")
@@ -656,7 +656,7 @@ class MergeMachine:
             submission=submission.state(),
         )
 
-    def _named(self, first: int, last: int, shape: Shape) -> NamedSpan:
+    def _named(self, first: int, last: int, shape: RelShape) -> NamedSpan:
         idle = tuple(view for view in shape.names if self.column[view] not in shape.busy)
         return NamedSpan(first, last, NamedShape(shape.kind, shape.names, idle))
 
@@ -684,7 +684,7 @@ class MergeMachine:
         self.submission.load(state.submission, taken, latest, ready)
         return self._place([Row(*self._here(span)) for span in state.rows])
 
-    def _here(self, span: NamedSpan) -> tuple[int, int, Shape]:
+    def _here(self, span: NamedSpan) -> tuple[int, int, RelShape]:
         kind, views, idle = span.shape
         return span.first, span.last, self._shape(views, idle, kind)
 

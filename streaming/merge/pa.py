@@ -18,7 +18,7 @@ from streaming.merge.vut import VUT
 from streaming.merge.vut_rows import Row, Span, Stuck, WarehouseTransaction
 
 
-class Found(NamedTuple):
+class FoundClosure(NamedTuple):
     """A closure without a white cell.
 
     Attributes:
@@ -66,7 +66,7 @@ def process_columns(vut: VUT, columns: Iterable[int]) -> list[WarehouseTransacti
     return ready
 
 
-def _closure_of_top(vut: VUT, x: int) -> Found | None:
+def _closure_of_top(vut: VUT, x: int) -> FoundClosure | None:
     """The closure of a column's first row, None when it has a white cell.
 
     That cell is remembered: until it is painted the closure has it still, because rows of a closure
@@ -82,7 +82,7 @@ def _closure_of_top(vut: VUT, x: int) -> Found | None:
     if isinstance(found, White):
         vut.stuck[x] = Stuck(row, row.first, found.x, found.number)
         return None
-    return Found(found, whole)
+    return FoundClosure(found, whole)
 
 
 def closure(vut: VUT, row: Row, number: int) -> dict[int, int] | White:

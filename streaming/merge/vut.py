@@ -22,7 +22,16 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from streaming.merge.vut_rows import GONE, UNLIMITED, UNPAINTED, Block, HeldList, Row, Shape, Stuck
+from streaming.merge.vut_rows import (
+    GONE,
+    UNLIMITED,
+    UNPAINTED,
+    Block,
+    HeldList,
+    RelShape,
+    Row,
+    Stuck,
+)
 
 
 class VUT:
@@ -133,7 +142,7 @@ class VUT:
         self.painted[x] = painted
         self.lists[x] = deque(replace(held) for held in lists)
 
-    def red(self, shape: Shape) -> int:
+    def red(self, shape: RelShape) -> int:
         """Down to which number the shape's busy columns are all red; it never goes back."""
         if shape.version != self.version:
             shape.version = self.version
@@ -169,7 +178,7 @@ class VUT:
             return number
         return held.state
 
-    def cell(self, x: int, number: int, shape: Shape) -> tuple[str, int]:
+    def cell(self, x: int, number: int, shape: RelShape) -> tuple[str, int]:
         """(colour letter, state) of a cell of a row that is not gray; the state is 0 if not red."""
         if x not in shape.views:
             return "b", 0

@@ -27,7 +27,7 @@ UNLIMITED = 2**63 - 1
 """How far down a row without busy cells is red."""
 
 
-class Shape:
+class RelShape:
     """A REL set as column positions; equal sets of one machine share one object.
 
     Attributes:
@@ -60,7 +60,7 @@ class Shape:
         self.version = -1
 
 
-def touched_columns(shapes: Iterable[Shape]) -> set[int]:
+def touched_columns(shapes: Iterable[RelShape]) -> set[int]:
     """The columns that the shapes touch, the guard's included."""
     return {x for shape in shapes for x in shape.views}
 
@@ -75,7 +75,7 @@ class Row:
 
     __slots__ = ("below", "blockers", "first", "last", "shape")
 
-    def __init__(self, first: int, last: int, shape: Shape) -> None:
+    def __init__(self, first: int, last: int, shape: RelShape) -> None:
         self.first = first
         self.last = last
         self.shape = shape
@@ -83,7 +83,7 @@ class Row:
         self.below: list[Row] | None = []
 
 
-GONE = Row(0, -1, Shape((), ()))
+GONE = Row(0, -1, RelShape((), ()))
 """A row that blocks nothing, for where there is none."""
 GONE.below = None
 
@@ -93,7 +93,7 @@ class Span(NamedTuple):
 
     first: int
     last: int
-    shape: Shape
+    shape: RelShape
 
 
 class Stuck(NamedTuple):
@@ -129,7 +129,7 @@ class Block:
         self.last = last
         self._firsts: list[int] = []
         self._lasts: list[int] = []
-        self._shapes: list[Shape] = []
+        self._shapes: list[RelShape] = []
 
     def add(self, rows: Iterable[Row]) -> None:
         """Rows as they come, below all others."""

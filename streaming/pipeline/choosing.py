@@ -23,7 +23,7 @@ from streaming.errors import FrescoError
 from streaming.merge.algorithms import Manager, Sends
 from streaming.pipeline.catalog import ViewSpec
 from streaming.pipeline.session_plan import refuse_uncaptured, session_sources
-from streaming.viewmanagers.base import ViewSpec as Maintained
+from streaming.viewmanagers.base import ManagedView as Maintained
 from streaming.viewmanagers.levels import Level, level_of
 from streaming.viewmanagers.modes import (
     MODES,

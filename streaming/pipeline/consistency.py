@@ -20,7 +20,7 @@ Choice = Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Watched(Generic[S]):
+class ReadersView(Generic[S]):
     """A view as its readers see it.
 
     Attributes:
@@ -35,7 +35,7 @@ class Watched(Generic[S]):
 
 
 def corresponding(
-    view: Watched[S], state: S, sequences: Mapping[str, Sequence[S]]
+    view: ReadersView[S], state: S, sequences: Mapping[str, Sequence[S]]
 ) -> Iterator[Choice]:
     """The states of the bases, one of each, over which the view's definition gives a state."""
     for places in product(*(range(len(sequences[base])) for base in view.bases)):
@@ -44,7 +44,7 @@ def corresponding(
             yield choice
 
 
-def base_inconsistency(view: Watched[S], sequences: Mapping[str, Sequence[S]]) -> int | None:
+def base_inconsistency(view: ReadersView[S], sequences: Mapping[str, Sequence[S]]) -> int | None:
     """The first state of the view that corresponds to no state of the bases; None if all do."""
     for step, state in enumerate(view.states):
         if next(corresponding(view, state, sequences), None) is None:
@@ -53,7 +53,7 @@ def base_inconsistency(view: Watched[S], sequences: Mapping[str, Sequence[S]]) -
 
 
 def view_inconsistency(
-    one: Watched[S], other: Watched[S], sequences: Mapping[str, Sequence[S]]
+    one: ReadersView[S], other: ReadersView[S], sequences: Mapping[str, Sequence[S]]
 ) -> int | None:
     """The first step at which two views show different states of a common base; None if none.
 

@@ -17,7 +17,7 @@ from streaming.captured.captured_schema import CapturedRelation, captured, schem
 from streaming.cdc.connect_rest import ConnectRest
 from streaming.cdc.connector_settings import PLACEHOLDER
 from streaming.configuration.pipeline_config import Config
-from streaming.configuration.source_config import Source
+from streaming.configuration.source_config import SourceConfig
 from streaming.errors import FrescoError
 from streaming.runtime.kafka_clients import client_options, unreachable
 
@@ -84,11 +84,11 @@ def _relations(config: Config, name: str) -> list[CapturedRelation]:
     return [_relation(config, name, source, table) for table in source.tables]
 
 
-def _kind(name: str, source: Source) -> SourceKind:
+def _kind(name: str, source: SourceConfig) -> SourceKind:
     return kind_of_database(source.database, f"sources.{name}.database")
 
 
-def _relation(config: Config, name: str, source: Source, table: str) -> CapturedRelation:
+def _relation(config: Config, name: str, source: SourceConfig, table: str) -> CapturedRelation:
     """A relation that no connection can describe."""
     topic = f"{config.prefix(name)}.{source.tables[table]}"
     if table in source.columns:

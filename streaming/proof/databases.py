@@ -25,7 +25,7 @@ from streaming.configuration.pipeline_config import Config
 from streaming.errors import FrescoError
 from streaming.proof import recorded
 from streaming.proof.forgotten import Forgotten
-from streaming.proof.layout_versions import Versions
+from streaming.proof.layout_versions import LayoutVersions
 from streaming.proof.mariadb_tables import read_tables
 from streaming.proof.proof_engine import columns_of, open_engine
 from streaming.proof.recomputed import (
@@ -108,7 +108,7 @@ def judge_databases(
     truncated = recorded.truncations(path) if whole else {}
     relations = {relation.name: relation for relation in warehouse.relations()}
     specs = {name: warehouse.spec(name) for name in warehouse.views()}
-    versions = Versions(warehouse.layouts(), specs)
+    versions = LayoutVersions(warehouse.layouts(), specs)
     lines = []
     forgotten = Forgotten(path)
     lost = {name: forgotten.columns(relation) for name, relation in relations.items()}
@@ -148,7 +148,7 @@ def _judge_view(
     name: str,
     table: str,
     relations: Mapping[str, Relation],
-    versions: Versions,
+    versions: LayoutVersions,
 ) -> Judged:
     spec = warehouse.spec(name)
     schema = tuple(Column(one["name"], one["type"]) for one in spec["schema"])

@@ -25,7 +25,7 @@ from streaming.algebra.tree import Relation
 from streaming.captured.layout import Kept
 from streaming.engines.duck_engine import duck_engine
 from streaming.scalars.expression import column_name
-from streaming.warehouse.data_files import Place
+from streaming.warehouse.data_files import TableFolder
 from streaming.warehouse.decisions import standing
 from streaming.warehouse.described import read_catalog
 from streaming.warehouse.initial import emptied_by_source, still_lost
@@ -46,7 +46,7 @@ class Forgotten:
         reader = UpdatesReader(warehouse)
         controls = reader.controls(-1, _EVERYTHING)
         self._emptied = emptied_by_source(controls)
-        self._layouts = read_catalog(Place.of(warehouse)).layouts
+        self._layouts = read_catalog(TableFolder.of(warehouse)).layouts
         self._columns: dict[str, dict[str, int]] = {}
         for one in still_lost(
             reader.lost_columns(-1, _EVERYTHING), emptied_by_source(controls, retold=True)

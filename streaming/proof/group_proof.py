@@ -21,7 +21,7 @@ from streaming.proof import recorded
 from streaming.proof.conflict_order import Touched, overtaken, touched_rows
 from streaming.proof.epoch_chain import problems_of
 from streaming.proof.forgotten import Forgotten
-from streaming.proof.layout_versions import Versions
+from streaming.proof.layout_versions import LayoutVersions
 from streaming.proof.proof_engine import open_engine, spare_threads, stand_at
 from streaming.proof.recomputed import Recomputed, offer_relation, parents_first
 from streaming.proof.recorded_levels import (
@@ -85,7 +85,7 @@ class GroupProof:
         self._forgotten = Forgotten(path)
         relations = [one for one in warehouse.relations() if one.name in used]
         self._relations = {relation.name: relation for relation in relations}
-        self._versions = Versions(warehouse.layouts(), specs)
+        self._versions = LayoutVersions(warehouse.layouts(), specs)
         self._rows: dict[str, str] = {}
         self._histories = {
             relation.name: self._history(f"__r{at}", relation, truncated.get(relation.name, []))

@@ -12,7 +12,7 @@ from streaming.scalars.expression import Column
 from streaming.sql.parse import parse
 
 
-class Versions:
+class LayoutVersions:
     """The generations that views are over, where these do not see the columns that are there now.
 
     Args:

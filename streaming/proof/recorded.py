@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.errors import FrescoError
-from streaming.warehouse.data_files import Place, read_file
+from streaming.warehouse.data_files import TableFolder, read_file
 from streaming.warehouse.delta_table import ViewTable
-from streaming.warehouse.snapshot import State, at_epoch
+from streaming.warehouse.snapshot import GroupAtEpoch, at_epoch
 from streaming.warehouse.updates import UpdatesReader
 
 EVERYTHING = 1 << 62
@@ -38,17 +38,17 @@ def truncations(warehouse: str) -> dict[str, list[int]]:
     return found
 
 
-def epoch_state(warehouse: str, group: str, epoch: int) -> State | None:
+def epoch_state(warehouse: str, group: str, epoch: int) -> GroupAtEpoch | None:
     """The group's table at an epoch; None when it is no longer there."""
     try:
-        return at_epoch(Place.of(warehouse), group, epoch)
+        return at_epoch(TableFolder.of(warehouse), group, epoch)
     except FrescoError as error:
         if error.code in GONE:
             return None
         raise
 
 
-def view_rows(state: State, view: ViewTable) -> pa.Table | None:
+def view_rows(state: GroupAtEpoch, view: ViewTable) -> pa.Table | None:
     """The view's rows in a state, c0.. and last how often; None when files are gone."""
     try:
         return state.rows(view)
@@ -58,7 +58,7 @@ def view_rows(state: State, view: ViewTable) -> pa.Table | None:
         raise
 
 
-def doubled_id(state: State, view: str) -> str | None:
+def doubled_id(state: GroupAtEpoch, view: str) -> str | None:
     """An `_id` that stands twice in a view."""
     place, files = state.table.place, state.table.files(view)
     ids = [read_file(place, one.path, ["_id"]).column("_id") for one in files]

@@ -41,7 +41,7 @@ from streaming.stages.span_watch import SpanWatch
 from streaming.stages.view_stage import ViewStage
 from streaming.viewchanges.announcements import refused_routing
 from streaming.viewchanges.regrouping import Regrouping, table_of
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.warehouse.group_writer import GroupWriter
 from streaming.warehouse.initial import contents_of
 from streaming.warehouse.retention import UpdatesRetention
@@ -185,7 +185,7 @@ def _view_stage(
 ) -> ManagerStage:
     """The stage of a view's manager."""
     view, warehouse, group = pipeline.view(member.view), config.warehouse, member.group
-    spec, choice = ViewSpec(view.name, group, view.tree), pipeline.choices[view.name]
+    spec, choice = ManagedView(view.name, group, view.tree), pipeline.choices[view.name]
     if (error := pipeline.broken.get(view.name)) is not None:
         return BrokenStage(spec, member.stage, error, warehouse, topics.actions(group), metrics)
     if choice.asks:
@@ -197,7 +197,7 @@ def _view_stage(
         return AskingStage(spec, *given)
     if member.request is not None:  # by itself, whatever its parents do
         trees = {one.name: one.tree for one in pipeline.views}
-        spec = ViewSpec(view.name, group, expanded(view.tree, trees))
+        spec = ManagedView(view.name, group, expanded(view.tree, trees))
     evaluators = Evaluators(
         spec.tree,
         spark,

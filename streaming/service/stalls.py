@@ -26,7 +26,7 @@ from streaming.runtime.stage_names import role_of, stage_name
 from streaming.stages.stage_trouble import told_trouble
 from streaming.viewchanges.requests import Requests
 from streaming.viewmanagers.modes import MODES
-from streaming.warehouse.data_files import Place
+from streaming.warehouse.data_files import TableFolder
 from streaming.warehouse.decisions import bad_records, decisions
 from streaming.warehouse.snapshot import open_group
 
@@ -308,7 +308,7 @@ class _Look:
 
     def _published(self, group: str) -> bool:
         try:
-            open_group(Place.of(self._path), group)
+            open_group(TableFolder.of(self._path), group)
         except FrescoError as error:
             if error.code != "READ_NO_EPOCH":
                 raise

@@ -28,7 +28,7 @@ from streaming.cdc.old_dates import check_dates
 from streaming.cdc.placeholder import check_placeholder
 from streaming.cdc.record_shapes import NEWEST, check_shapes
 from streaming.configuration.pipeline_config import Config
-from streaming.configuration.source_config import Source
+from streaming.configuration.source_config import SourceConfig
 from streaming.errors import FrescoError
 from streaming.pipeline.plan import Pipeline
 from streaming.runtime.kafka import Broker
@@ -96,7 +96,7 @@ def examined_connector(address: str, wanted: Wanted) -> tuple[list[Checked], str
     return found, options.get("publication.name", "dbz_publication") if reads else None
 
 
-def wanted_of(source: Source, captured: CapturedSource, pipeline: Pipeline) -> Wanted:
+def wanted_of(source: SourceConfig, captured: CapturedSource, pipeline: Pipeline) -> Wanted:
     """What a source's configuration asks of its connector."""
     mine = pipeline.captured_of(captured.name)
     return Wanted(
@@ -117,7 +117,7 @@ def wanted_of(source: Source, captured: CapturedSource, pipeline: Pipeline) -> W
     )
 
 
-def kind_of(source: Source, name: str) -> SourceKind:
+def kind_of(source: SourceConfig, name: str) -> SourceKind:
     """The kind of a configured source.
 
     Raises:
@@ -126,7 +126,7 @@ def kind_of(source: Source, name: str) -> SourceKind:
     return kind_of_database(source.database, f"sources.{name}.database")
 
 
-def captured_here(source: Source, prefix: str, topics: Collection[str]) -> bool | None:
+def captured_here(source: SourceConfig, prefix: str, topics: Collection[str]) -> bool | None:
     """Whether `fresco capture` captures a source; None where nobody knows yet."""
     if source.connect is not None:
         return False

@@ -40,7 +40,7 @@ GRAINS: dict[Scenario, Grain] = {"single": "event", "local": "local", "global": 
 
 
 @dataclass(frozen=True)
-class Witness:
+class AuditWitness:
     """Why a level is not reached.
 
     Attributes:
@@ -141,7 +141,7 @@ class Auditor:
 
     # Witnesses ------------------------------------------------------------------------------------
 
-    def witness(self, visible: Sequence[Shown], level: Level) -> Witness | None:
+    def witness(self, visible: Sequence[Shown], level: Level) -> AuditWitness | None:
         """Why the states have not the level; None when they have."""
         states = collapsed(visible)
         if self._holds(states, level):
@@ -149,19 +149,19 @@ class Auditor:
         final = self.lattice.values(self.lattice.full)
         if not states or not fits(states[-1], final):
             shown = states[-1] if states else None
-            return Witness(level, len(states) - 1, shown, (final,))
+            return AuditWitness(level, len(states) - 1, shown, (final,))
         if level is Level.WEAK:
             place = self._impossible(states)[0]
             assert self._local is not None
             possible = distinct(self._local.values(ideal) for ideal in self._local.ideals())
-            return Witness(level, place, states[place], possible)
+            return AuditWitness(level, place, states[place], possible)
         every = {Level.STRONG: None, Level.COMPLETE_N: self.every, Level.COMPLETE: 1}[level]
         search = self._mapped(states, every)
         if search.missing is not None:
-            return Witness(level, None, None, (search.missing,))
+            return AuditWitness(level, None, None, (search.missing,))
         place = search.furthest + 1
         shown = states[place] if place < len(states) else None
-        return Witness(level, place, shown, search.expected())
+        return AuditWitness(level, place, shown, search.expected())
 
 
 class _Search:

@@ -136,7 +136,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class HistoryOutcome:
     """What one history came to.
 
     Attributes:

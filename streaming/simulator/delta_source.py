@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from streaming.algebra.bag import Bag, Numbered, Row
 from streaming.algebra.numbered import NumberedBags
-from streaming.algebra.source_queries import Part
+from streaming.algebra.source_queries import QueryPart
 from streaming.algebra.tree import Relation, Scan, Tree
 from streaming.isolated.add_del import Kind, at_source, delta_table
 from streaming.isolated.session_messages import (
@@ -26,7 +26,7 @@ from streaming.isolated.session_messages import (
     Ids,
     ReadIds,
 )
-from streaming.simulator.workload import Change, Transaction, touched
+from streaming.simulator.workload import Transaction, WorkloadChange, touched
 
 KINDS: tuple[Kind, ...] = ("inserted", "deleted")
 LATE = 0.4
@@ -96,7 +96,7 @@ class DeltaSource:
                 self.delete(message.relations, message.ids)
                 return Deleted(message.session, self.name)
 
-    def evaluate(self, part: Part[Numbered]) -> Numbered:
+    def evaluate(self, part: QueryPart[Numbered]) -> Numbered:
         """An expression over the tables and the delta tables as they are."""
         return dict(self._operators.evaluate(resolved(part.tree), {**self.tables, **part.inputs}))
 
@@ -150,7 +150,7 @@ class DeltaSource:
             for b in other.changes
         )
 
-    def _touched(self, change: Change) -> set[Row]:
+    def _touched(self, change: WorkloadChange) -> set[Row]:
         return touched(self._relations[change.relation], change)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from streaming.algebra.numbered import NumberedBags
 from streaming.integrator.integrator_machine import Completed, IntegratorMachine
 from streaming.integrator.knots import Touched
-from streaming.integrator.window import Closed, Part
+from streaming.integrator.window import Closed, PartOfGlobal
 from streaming.messages import GlobalPart, Rel, SourceLog, Updates, ViewChange
 from streaming.simulator.case import Case
 from streaming.simulator.items import GROUP, Item, all_whole, items_of, rows_of, whole
@@ -97,9 +97,9 @@ class Integrating:
         log = self._logs[source]
         first = len(log) + 1
         log.extend(items_of(transaction, self.numbering))
-        parts: tuple[Part, ...] = ()
+        parts: tuple[PartOfGlobal, ...] = ()
         if self.numbering == "joined" and transaction.glob is not None:
-            parts = (Part(source, first, transaction.glob, transaction.parts),)
+            parts = (PartOfGlobal(source, first, transaction.glob, transaction.parts),)
         numbered = self.machine.handle(
             Completed(0, {source: (first, len(log))}, parts, keys=self._keys)
         )

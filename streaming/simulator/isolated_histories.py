@@ -39,7 +39,7 @@ from streaming.isolated.session_messages import (
 )
 from streaming.messages import ActionList, Rel
 from streaming.simulator.auditor import Auditor
-from streaming.simulator.case import Case, Faults, Outcome
+from streaming.simulator.case import Case, Faults, HistoryOutcome
 from streaming.simulator.delta_source import DeltaSource
 from streaming.simulator.lattice import Values
 from streaming.simulator.notation import bag_text, values_text, witness_text
@@ -62,7 +62,7 @@ CASE = Case(
 
 
 @dataclass
-class Warehouse:
+class NumberWarehouse:
     """Installs the lists of one number in one transaction, each number once (MVC 4, one row of the VUT).
 
     Attributes:
@@ -139,7 +139,7 @@ class Sessions:
             for source in known.sources
         }
         self.logs = {source: list(log) for source, log in self.world.logs.items()}
-        self.warehouse = Warehouse(tuple(sorted(self.trees)), self.operators)
+        self.warehouse = NumberWarehouse(tuple(sorted(self.trees)), self.operators)
         self.under_way: list[tuple[str, Any]] = []
         self.lists: dict[int, dict[str, Numbered]] = {}
         self.lines: list[str] = []
@@ -300,7 +300,7 @@ def holds(case: Case, seed: int, level: Level) -> bool:
     return together(sessions).holds(sessions.run(), level)
 
 
-def run(case: Case, seed: int) -> Outcome:
+def run(case: Case, seed: int) -> HistoryOutcome:
     """One history, written down and judged."""
     sessions = Sessions(case, seed, watch=True)
     sessions.run()
@@ -311,7 +311,7 @@ def run(case: Case, seed: int) -> Outcome:
         found = judge.witness(states, Level(group + 1))
         witness = witness_text(names, group, found) if found is not None else None
     lines = (*sessions.lines, *([witness] if witness else []))
-    return Outcome(case, seed, levels, group, witness, lines, sessions.counters)
+    return HistoryOutcome(case, seed, levels, group, witness, lines, sessions.counters)
 
 
 if __name__ == "__main__":

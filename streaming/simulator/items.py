@@ -14,7 +14,7 @@ from streaming.algebra.bag import Bag, Numbered, evaluate
 from streaming.algebra.numbered import NumberedBags
 from streaming.messages import Control, RelRun, SourceLog, Updates
 from streaming.simulator.small_views import over_relations
-from streaming.simulator.workload import Change, Transaction, World, apply
+from streaming.simulator.workload import Transaction, WorkloadChange, World, apply
 from streaming.viewmanagers.modes import Numbering
 
 GROUP = "g"
@@ -29,7 +29,7 @@ class Item(NamedTuple):
     """
 
     transaction: Transaction
-    changes: tuple[Change, ...]
+    changes: tuple[WorkloadChange, ...]
     event: int
     whole: bool
 

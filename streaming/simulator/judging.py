@@ -6,22 +6,22 @@ from collections.abc import Iterator, Sequence
 
 from streaming.errors import FrescoError
 from streaming.simulator.auditor import Auditor
-from streaming.simulator.case import Case, Outcome
+from streaming.simulator.case import Case, HistoryOutcome
 from streaming.simulator.lattice import Shown
 from streaming.simulator.notation import Historian, witness_text
 from streaming.simulator.small_views import over_relations
-from streaming.simulator.world import Pipeline, Run, simulate
+from streaming.simulator.world import HistoryRun, SimulatedPipeline, simulate
 from streaming.viewmanagers.levels import Level
 
 
-def auditor(case: Case, run: Run, view: str | None) -> Auditor:
+def auditor(case: Case, run: HistoryRun, view: str | None) -> Auditor:
     """The auditor of one view, or (None) of all together."""
     views = over_relations(run.world.catalog)
     trees = [tree for name, tree in views.items() if view in (None, name)]
     return Auditor(run.world, case.scenario, trees, run.order, case.option("every", 1))
 
 
-def states_of(case: Case, run: Run) -> dict[str, Sequence[Shown]]:
+def states_of(case: Case, run: HistoryRun) -> dict[str, Sequence[Shown]]:
     """What was visible of each view: when its lists are applied alone, or where views join and leave."""
     if not case.view_changes:
         return dict(run.by_view)
@@ -29,7 +29,9 @@ def states_of(case: Case, run: Run) -> dict[str, Sequence[Shown]]:
     return {name: [(state[x],) for state in run.group] for x, name in enumerate(names)}
 
 
-def verdicts(case: Case, run: Run) -> Iterator[tuple[tuple[str, ...], Auditor, Sequence[Shown]]]:
+def verdicts(
+    case: Case, run: HistoryRun
+) -> Iterator[tuple[tuple[str, ...], Auditor, Sequence[Shown]]]:
     """(views judged together, their auditor, their states): each view alone, or the whole group."""
     names = tuple(view.name for view in run.world.catalog.views)
     if case.merge != "none":
@@ -39,14 +41,14 @@ def verdicts(case: Case, run: Run) -> Iterator[tuple[tuple[str, ...], Auditor, S
         yield (name,), auditor(case, run, name), run.by_view[name]
 
 
-def holds(case: Case, run: Run, level: Level) -> bool:
+def holds(case: Case, run: HistoryRun, level: Level) -> bool:
     """Whether a history ended and has the level, each view alone or the group where there is a merge."""
     return run.stuck is None and all(
         judge.holds(states, level) for _, judge, states in verdicts(case, run)
     )
 
 
-def run(case: Case, seed: int, table: bool = False) -> Outcome:
+def run(case: Case, seed: int, table: bool = False) -> HistoryOutcome:
     """One history, written down and judged in full.
 
     Args:
@@ -56,7 +58,7 @@ def run(case: Case, seed: int, table: bool = False) -> Outcome:
         FrescoError: a machine refused its view or a message; the history so far is its `history`.
     """
     historian = Historian(table)
-    pipeline = Pipeline(case, seed, historian.watch)
+    pipeline = SimulatedPipeline(case, seed, historian.watch)
     historian.pipeline = pipeline
     try:
         found = pipeline.run()
@@ -77,7 +79,7 @@ def run(case: Case, seed: int, table: bool = False) -> Outcome:
     if found.stuck is not None:
         group, witness = Level.NONE, found.stuck
     lines = (*historian.lines, *([witness] if witness else []))
-    return Outcome(case, seed, levels, group, witness, lines, found.counters)
+    return HistoryOutcome(case, seed, levels, group, witness, lines, found.counters)
 
 
 def counter_example(case: Case, level: Level, seeds: range) -> int | None:

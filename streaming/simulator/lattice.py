@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 from streaming.algebra.bag import Bag
 from streaming.algebra.tree import Tree, relations
 from streaming.simulator.definition import defined
-from streaming.simulator.workload import WORLDS, Change, World, apply, touched
+from streaming.simulator.workload import WORLDS, WorkloadChange, World, apply, touched
 
 Grain = Literal["event", "local", "global"]
 """What is one element: a row change, a source's transaction, or a global transaction."""
@@ -36,7 +36,7 @@ class Event(NamedTuple):
     """A row change and the element it belongs to."""
 
     place: Place
-    change: Change
+    change: WorkloadChange
     element: int
 
 
@@ -210,7 +210,7 @@ def _events(world: World, grain: Grain) -> list[Event]:
     return events
 
 
-def _keys(world: World, change: Change) -> set[tuple[object, ...]] | None:
+def _keys(world: World, change: WorkloadChange) -> set[tuple[object, ...]] | None:
     """What a change orders of its relation; None for all of it."""
     if change.truncates:
         return None

@@ -28,7 +28,7 @@ from streaming.messages import ActionList, Updates
 from streaming.simulator.bag_evaluator import BagEvaluator, codec
 from streaming.simulator.lattice import Shown
 from streaming.simulator.network import MERGE, WAREHOUSE, Out
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.modes import ModeInfo, Options
 from streaming.viewmanagers.replica import ReplicaManager
 
@@ -49,7 +49,7 @@ class Node(Protocol):
 class ReplicaNode:
     """A replica manager; its durable form is the updates since its beginning."""
 
-    def __init__(self, spec: ViewSpec, operators: NumberedBags, topic: list[Updates]) -> None:
+    def __init__(self, spec: ManagedView, operators: NumberedBags, topic: list[Updates]) -> None:
         self.spec, self._operators, self._topic = spec, operators, topic
         self.manager = ReplicaManager(spec, BagEvaluator(spec.tree), codec(operators))
 
@@ -87,7 +87,7 @@ class AskingNode:
     def __init__(
         self,
         info: ModeInfo,
-        spec: ViewSpec,
+        spec: ManagedView,
         operators: NumberedBags,
         options: Options,
         copied: tuple[str, ...] = (),
@@ -159,7 +159,7 @@ class AskingNode:
 Merge = MergeMachine | BlockMerge
 
 
-class Committed(NamedTuple):
+class CommittedMessage(NamedTuple):
     """The warehouse has committed a batched transaction."""
 
     sequence: int
@@ -177,8 +177,8 @@ class MergeNode:
         self.machine = make()
         self._entry = RoutedMerge(self.machine) if routed else self.machine
 
-    def handle(self, message: Event | Committed | None) -> Out:
-        if isinstance(message, Committed):
+    def handle(self, message: Event | CommittedMessage | None) -> Out:
+        if isinstance(message, CommittedMessage):
             self.machine.committed(message.sequence)
             return []
         if message is not None:
@@ -198,7 +198,7 @@ class MergeNode:
         return node
 
 
-class Warehouse:
+class SimulatedWarehouse:
     """Applies batched transactions; remembers every state that became visible.
 
     A transaction commits after those that it says it depends on. Visible is what has the initial state in

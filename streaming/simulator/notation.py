@@ -23,12 +23,12 @@ from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.source_queries import Seen, SourceAnswer, SourceQuery
 from streaming.merge.batching import BatchedTransaction
 from streaming.messages import ActionList, Rel, RelRun, Updates, ViewChange
-from streaming.simulator.auditor import Witness
+from streaming.simulator.auditor import AuditWitness
 from streaming.simulator.lattice import Shown
 from streaming.simulator.network import MERGE
 from streaming.simulator.nodes import MergeNode
 from streaming.simulator.workload import Transaction, row_text
-from streaming.simulator.world import Pipeline
+from streaming.simulator.world import SimulatedPipeline
 from streaming.viewmanagers.levels import Level
 
 
@@ -91,7 +91,7 @@ class Historian:
 
     def __init__(self, table: bool = False) -> None:
         self.lines: list[str] = []
-        self.pipeline: Pipeline | None = None
+        self.pipeline: SimulatedPipeline | None = None
         self._table = table
         self._last = ""
 
@@ -154,7 +154,7 @@ class Historian:
         self._last = table
 
 
-def witness_text(names: tuple[str, ...], found: Level, witness: Witness) -> str:
+def witness_text(names: tuple[str, ...], found: Level, witness: AuditWitness) -> str:
     """Why a level is not reached, in one line."""
     who = ", ".join(names)
     verdict = f"{who} is {found.text}, not {witness.level.text}:"

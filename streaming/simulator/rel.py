@@ -12,11 +12,11 @@ from functools import lru_cache
 import numpy as np
 
 from streaming.algebra.scans import ScanNeed
-from streaming.integrator.relevance import Changes, ViewNeed, runs, view_needs
+from streaming.integrator.relevance import BatchChanges, ViewNeed, runs, view_needs
 from streaming.messages import RelRun
 from streaming.scalars.meanings import evaluate
-from streaming.simulator.small_views import Catalog
-from streaming.simulator.workload import Change
+from streaming.simulator.small_views import CaseCatalog
+from streaming.simulator.workload import WorkloadChange
 
 Pattern = tuple[frozenset[str], frozenset[int], bool]
 """The relations a number changes, which of the catalog's scans may see it, and whether it is a part of a
@@ -24,18 +24,18 @@ global transaction that is numbered apart."""
 
 
 @lru_cache(maxsize=256)
-def needs(catalog: Catalog) -> dict[str, ViewNeed]:
+def needs(catalog: CaseCatalog) -> dict[str, ViewNeed]:
     """What each view reads."""
     return view_needs(catalog.views)
 
 
 @lru_cache(maxsize=256)
-def scans(catalog: Catalog) -> tuple[ScanNeed, ...]:
+def scans(catalog: CaseCatalog) -> tuple[ScanNeed, ...]:
     """All scans of all views, each once."""
     return tuple(dict.fromkeys(s for need in needs(catalog).values() for s in need.scans))
 
 
-def pattern(catalog: Catalog, changes: Iterable[Change], part: bool = False) -> Pattern:
+def pattern(catalog: CaseCatalog, changes: Iterable[WorkloadChange], part: bool = False) -> Pattern:
     """The pattern of one number's row changes; an update that changes nothing is dropped."""
     changes = [change for change in changes if not change.idles]
     changed = frozenset([change.relation for change in changes])
@@ -43,12 +43,12 @@ def pattern(catalog: Catalog, changes: Iterable[Change], part: bool = False) -> 
 
 
 @lru_cache(maxsize=65536)
-def seeing(catalog: Catalog, change: Change) -> frozenset[int]:
+def seeing(catalog: CaseCatalog, change: WorkloadChange) -> frozenset[int]:
     """Which of the catalog's scans may see a row change."""
     return frozenset([place for place, scan in enumerate(scans(catalog)) if sees(scan, change)])
 
 
-def sees(scan: ScanNeed, change: Change) -> bool:
+def sees(scan: ScanNeed, change: WorkloadChange) -> bool:
     """Whether a scan may see a row change: `relevance.work_of` for one row in plain Python."""
     if change.relation != scan.relation or (change.before == change.after and not change.truncates):
         return False
@@ -68,7 +68,7 @@ def sees(scan: ScanNeed, change: Change) -> bool:
 
 
 @lru_cache(maxsize=65536)
-def rel_runs(catalog: Catalog, first: int, patterns: tuple[Pattern, ...]) -> tuple[RelRun, ...]:
+def rel_runs(catalog: CaseCatalog, first: int, patterns: tuple[Pattern, ...]) -> tuple[RelRun, ...]:
     """REL of the numbers from `first` on, one pattern each."""
     return tuple(
         [
@@ -80,7 +80,7 @@ def rel_runs(catalog: Catalog, first: int, patterns: tuple[Pattern, ...]) -> tup
 
 @lru_cache(maxsize=65536)
 def _from_zero(
-    catalog: Catalog, patterns: tuple[Pattern, ...]
+    catalog: CaseCatalog, patterns: tuple[Pattern, ...]
 ) -> tuple[tuple[int, int, tuple[str, ...], tuple[str, ...], bool], ...]:
     changed = {
         name: np.array([name in one for one, _, _ in patterns]) for name in catalog.relations
@@ -91,7 +91,7 @@ def _from_zero(
     }
     parts = np.array([part for _, _, part in patterns])
     found = runs(
-        Changes(0, len(patterns) - 1, changed, work, parts),
+        BatchChanges(0, len(patterns) - 1, changed, work, parts),
         needs(catalog),
         [view.name for view in catalog.views],
     )

@@ -17,7 +17,7 @@ from typing import Any
 from streaming.algebra.tree import relations
 from streaming.merge.algorithms import Manager
 from streaming.messages import ViewChange
-from streaming.simulator.small_views import Catalog, of_views
+from streaming.simulator.small_views import CaseCatalog, of_views
 
 BEGAN = -1
 """Joined before number 0."""
@@ -60,7 +60,7 @@ class Roster:
     """
 
     group: str
-    catalog: Catalog
+    catalog: CaseCatalog
     managers: Mapping[str, Manager]
     rate: float
     rng: random.Random
@@ -93,7 +93,7 @@ class Roster:
         return tuple(self.since)
 
     @property
-    def present(self) -> Catalog:
+    def present(self) -> CaseCatalog:
         """The catalog with the views of the group alone."""
         if len(self.since) == len(self.catalog.views):
             return self.catalog

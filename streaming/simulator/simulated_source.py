@@ -17,13 +17,13 @@ from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.source_queries import Seen, SourceAnswer, SourceQuery
 from streaming.algebra.tree import Relation
 from streaming.simulator.network import INTEGRATOR, Out
-from streaming.simulator.workload import Change, Transaction, touched
+from streaming.simulator.workload import Transaction, WorkloadChange, touched
 
 LATE = 2
 """How many of the last transactions a snapshot may lack."""
 
 
-class Source:
+class SimulatedSource:
     """One source.
 
     Args:
@@ -119,7 +119,7 @@ class Source:
         return rows
 
 
-def apply(rows: Numbered, change: Change) -> None:
+def apply(rows: Numbered, change: WorkloadChange) -> None:
     """A row change on a relation's rows."""
     if change.truncates:
         rows.clear()

@@ -45,7 +45,7 @@ COLUMNS = ("AB", "BC", "CD")
 
 
 @dataclass(frozen=True)
-class View:
+class CaseView:
     """A view of a set; its tree scans relations, or views that come before it."""
 
     name: str
@@ -53,11 +53,11 @@ class View:
 
 
 @dataclass(frozen=True)
-class Catalog:
+class CaseCatalog:
     """The relations and views of a case."""
 
     relations: Mapping[str, Relation]
-    views: tuple[View, ...]
+    views: tuple[CaseView, ...]
     sources: tuple[str, ...]
 
     def __hash__(self) -> int:
@@ -82,7 +82,7 @@ ViewSet = Literal[
 
 
 @lru_cache(maxsize=256)
-def catalog(view_set: ViewSet, relation_set: RelationSet, sources: int) -> Catalog:
+def catalog(view_set: ViewSet, relation_set: RelationSet, sources: int) -> CaseCatalog:
     """The relations and views of those names; always the same object for the same names.
 
     Raises:
@@ -94,7 +94,7 @@ def catalog(view_set: ViewSet, relation_set: RelationSet, sources: int) -> Catal
         scan.relation: Relation(scan.relation, scan.schema, KEYS[relation_set][place])
         for place, scan in enumerate(_scans(sources))
     }
-    return Catalog(relations, _views(view_set, sources), tuple(dict.fromkeys(PLACES[sources])))
+    return CaseCatalog(relations, _views(view_set, sources), tuple(dict.fromkeys(PLACES[sources])))
 
 
 def _scans(sources: int) -> tuple[Scan, Scan, Scan]:
@@ -106,22 +106,26 @@ def _scans(sources: int) -> tuple[Scan, Scan, Scan]:
 
 
 @lru_cache(maxsize=256)
-def _views(view_set: ViewSet, sources: int) -> tuple[View, ...]:
+def _views(view_set: ViewSet, sources: int) -> tuple[CaseView, ...]:
     r1, r2, r3 = _scans(sources)
-    made: dict[str, Callable[[], tuple[View, ...]]] = {
-        "chain": lambda: (View("v", _chain(r1, r2, r3)),),
-        "narrow": lambda: (View("v", _columns(_joined(r1, r2, r3), (0, 5))),),
-        "total": lambda: (View("v", _total(_chain(r1, r2, r3))),),
-        "self": lambda: (View("v", _columns(_self_join(r1), (0, 1, 3))),),
-        "pair": lambda: (View("v1", _two(r1, r2)), View("v2", _two(r2, r3))),
-        "trio": lambda: (View("v1", _two(r1, r2)), View("v2", _two(r2, r3)), View("v3", r3)),
-        "mixed": lambda: (
-            View("v1", _chain(r1, r2, r3)),
-            View("v2", _two(r2, r3)),
-            View("v3", Select(r1, _equals(1, 1))),
+    made: dict[str, Callable[[], tuple[CaseView, ...]]] = {
+        "chain": lambda: (CaseView("v", _chain(r1, r2, r3)),),
+        "narrow": lambda: (CaseView("v", _columns(_joined(r1, r2, r3), (0, 5))),),
+        "total": lambda: (CaseView("v", _total(_chain(r1, r2, r3))),),
+        "self": lambda: (CaseView("v", _columns(_self_join(r1), (0, 1, 3))),),
+        "pair": lambda: (CaseView("v1", _two(r1, r2)), CaseView("v2", _two(r2, r3))),
+        "trio": lambda: (
+            CaseView("v1", _two(r1, r2)),
+            CaseView("v2", _two(r2, r3)),
+            CaseView("v3", r3),
         ),
-        "copies": lambda: (View("v1", r1), View("v2", r2)),
-        "each": lambda: (View("v1", r1), View("v2", r2), View("v3", r3)),
+        "mixed": lambda: (
+            CaseView("v1", _chain(r1, r2, r3)),
+            CaseView("v2", _two(r2, r3)),
+            CaseView("v3", Select(r1, _equals(1, 1))),
+        ),
+        "copies": lambda: (CaseView("v1", r1), CaseView("v2", r2)),
+        "each": lambda: (CaseView("v1", r1), CaseView("v2", r2), CaseView("v3", r3)),
         "tower": lambda: _tower(r1, r2, r3),
         "diamond": lambda: _diamond(r1, r2, r3),
         "operators": lambda: _operators(r1, r2, r3),
@@ -130,13 +134,13 @@ def _views(view_set: ViewSet, sources: int) -> tuple[View, ...]:
 
 
 @lru_cache(maxsize=1024)
-def of_views(known: Catalog, names: tuple[str, ...]) -> Catalog:
+def of_views(known: CaseCatalog, names: tuple[str, ...]) -> CaseCatalog:
     """The catalog with only these of its views; always the same object for the same names."""
     return replace(known, views=tuple(view for view in known.views if view.name in names))
 
 
 @lru_cache(maxsize=256)
-def over_relations(known: Catalog) -> dict[str, Tree]:
+def over_relations(known: CaseCatalog) -> dict[str, Tree]:
     """Each view's tree over relations alone: with the views that it scans put in their places."""
     trees: dict[str, Tree] = {}
     for view in known.views:
@@ -161,22 +165,22 @@ def _replaced(tree: Tree, views: Mapping[str, Tree]) -> Tree:
     raise TypeError(f"{type(tree).__name__} is in no view of the simulator")
 
 
-def _tower(r1: Scan, r2: Scan, r3: Scan) -> tuple[View, ...]:
+def _tower(r1: Scan, r2: Scan, r3: Scan) -> tuple[CaseView, ...]:
     """v1(A,B,C) = r1, r2; v2(A,B,D) = v1, r3; v3(A,D,C) = v2, v1 on v2.D = v1.A; w = r2, r3."""
-    v1 = View("v1", _two(r1, r2))
-    v2 = View("v2", _columns(_joined(_scan(v1), r3), (0, 1, 4)))
-    v3 = View("v3", _columns(_joined(_scan(v2), _scan(v1)), (0, 2, 5)))
-    return v1, v2, v3, View("w", _two(r2, r3))
+    v1 = CaseView("v1", _two(r1, r2))
+    v2 = CaseView("v2", _columns(_joined(_scan(v1), r3), (0, 1, 4)))
+    v3 = CaseView("v3", _columns(_joined(_scan(v2), _scan(v1)), (0, 2, 5)))
+    return v1, v2, v3, CaseView("w", _two(r2, r3))
 
 
-def _diamond(r1: Scan, r2: Scan, r3: Scan) -> tuple[View, ...]:
+def _diamond(r1: Scan, r2: Scan, r3: Scan) -> tuple[CaseView, ...]:
     """v1(A,B,C) = r1, r2; v2(C,D) = r3; v3(A,B,D) = v1, v2; v4 counts v3 by A; w = r1."""
-    v1, v2 = View("v1", _two(r1, r2)), View("v2", r3)
-    v3 = View("v3", _columns(_joined(_scan(v1), _scan(v2)), (0, 1, 4)))
-    return v1, v2, v3, View("v4", _total(_scan(v3))), View("w", Select(r1, _equals(1, 1)))
+    v1, v2 = CaseView("v1", _two(r1, r2)), CaseView("v2", r3)
+    v3 = CaseView("v3", _columns(_joined(_scan(v1), _scan(v2)), (0, 1, 4)))
+    return v1, v2, v3, CaseView("v4", _total(_scan(v3))), CaseView("w", Select(r1, _equals(1, 1)))
 
 
-def _operators(r1: Scan, r2: Scan, r3: Scan) -> tuple[View, ...]:
+def _operators(r1: Scan, r2: Scan, r3: Scan) -> tuple[CaseView, ...]:
     """What is not linear, over joins, under them and over each other."""
     b1, b2, c3 = _columns(r1, (1,)), _columns(r2, (0,)), _columns(r3, (0,))
     by_b = _sums(r2, (0,))
@@ -184,11 +188,11 @@ def _operators(r1: Scan, r2: Scan, r3: Scan) -> tuple[View, ...]:
     values = Distinct(Union((b1, b2, c3)))
     met = Join(Distinct(b2), Monus(b1, c3), ((0, 0),), None)
     return (
-        View("totals", _sums(_two(r1, r2), ())),
-        View("joined", below_join),
-        View("values", values),
-        View("more", _columns(met, (0,))),
-        View("groups", _total(Distinct(_columns(_joined(r2, r3), (0, 3))))),
+        CaseView("totals", _sums(_two(r1, r2), ())),
+        CaseView("joined", below_join),
+        CaseView("values", values),
+        CaseView("more", _columns(met, (0,))),
+        CaseView("groups", _total(Distinct(_columns(_joined(r2, r3), (0, 3))))),
     )
 
 
@@ -199,16 +203,16 @@ def _sums(tree: Tree, keys: tuple[int, ...]) -> Tree:
     return Aggregate(tree, keys, found, schema)
 
 
-def _scan(view: View) -> Scan:
+def _scan(view: CaseView) -> Scan:
     return Scan(view.name, view.tree.schema)
 
 
-def _orders() -> Catalog:
+def _orders() -> CaseCatalog:
     relation = Relation("x.orders", (Column("id", TYPE), Column("status", TYPE)), (0,))
     orders = Scan(relation.name, relation.schema)
     states = enumerate(("open", "moving", "archived"))
-    views = tuple(View(name, Select(orders, _equals(1, status))) for status, name in states)
-    return Catalog({relation.name: relation}, views, ("x",))
+    views = tuple(CaseView(name, Select(orders, _equals(1, status))) for status, name in states)
+    return CaseCatalog({relation.name: relation}, views, ("x",))
 
 
 def _equals(position: int, value: int) -> Call:

@@ -18,7 +18,7 @@ from streaming.messages import ActionList, Suspend, Updates, ViewChange
 from streaming.simulator.network import MERGE, Out
 from streaming.simulator.nodes import AskingNode, ReplicaNode
 from streaming.simulator.roster import Launch
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.forwarding import Forwarding
 from streaming.viewmanagers.over_views.mediator import Mediator
 
@@ -41,7 +41,7 @@ class ViewNode:
     def __init__(
         self,
         launch: Launch,
-        spec: ViewSpec,
+        spec: ManagedView,
         operators: NumberedBags,
         inner: Inner,
         parents: tuple[str, ...],

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 from streaming.algebra.bag import Bag, Row
 from streaming.algebra.tree import Relation
 from streaming.simulator.case import Load
-from streaming.simulator.small_views import Catalog, catalog
+from streaming.simulator.small_views import CaseCatalog, catalog
 
 WORLDS = 512
 """How many of the last worlds are remembered, with what is known of them."""
 
 
-class Change(NamedTuple):
+class WorkloadChange(NamedTuple):
     """One row change; both versions None means truncate."""
 
     relation: str
@@ -68,7 +68,7 @@ class Transaction:
 
     source: str
     ordinal: int
-    changes: tuple[Change, ...]
+    changes: tuple[WorkloadChange, ...]
     glob: str | None = None
     parts: int = 1
 
@@ -87,12 +87,12 @@ class Transaction:
 class World:
     """Everything that a history starts from."""
 
-    catalog: Catalog
+    catalog: CaseCatalog
     initial: Mapping[str, Bag]
     logs: Mapping[str, tuple[Transaction, ...]]
 
 
-def touched(relation: Relation, change: Change) -> set[Row]:
+def touched(relation: Relation, change: WorkloadChange) -> set[Row]:
     """The keys that a row change touches; whole rows where there is no key."""
     rows = (change.before, change.after)
     if relation.key:
@@ -140,7 +140,7 @@ class _Drawer:
     """Draws the sources' logs over their changing contents."""
 
     def __init__(
-        self, load: Load, rng: random.Random, known: Catalog, contents: dict[str, Bag]
+        self, load: Load, rng: random.Random, known: CaseCatalog, contents: dict[str, Bag]
     ) -> None:
         self.load, self.rng, self.known, self.contents = load, rng, known, contents
         self.of_source = {
@@ -171,7 +171,7 @@ class _Drawer:
             for source, at in slots.items()
         }
 
-    def _changes(self, source: str) -> tuple[Change, ...]:
+    def _changes(self, source: str) -> tuple[WorkloadChange, ...]:
         count = 1
         if self.load.scenario != "single":
             count = self.rng.randint(1, self.load.changes)
@@ -182,33 +182,33 @@ class _Drawer:
             changes.append(change)
         return tuple(changes)
 
-    def _change(self, name: str) -> Change:
+    def _change(self, name: str) -> WorkloadChange:
         rng, load = self.rng, self.load
         relation, bag = self.known.relations[name], self.contents[name]
         kind = rng.random()
         if kind < load.truncates:
-            return Change(name, None, None)
+            return WorkloadChange(name, None, None)
         if bag and kind < load.truncates + load.no_ops:
             same = rng.choice(list(bag))
-            return Change(name, same, same)
+            return WorkloadChange(name, same, same)
         if not bag or rng.random() < 0.45:
             row = _free_row(rng, load, relation, bag)
             if row is not None or not bag:
-                return Change(name, None, row)
+                return WorkloadChange(name, None, row)
         old = rng.choice(list(bag))
         if rng.random() < 0.55:
-            return Change(name, old, None)
+            return WorkloadChange(name, old, None)
         if not relation.key or rng.random() < load.key_changes:
             new = _free_row(rng, load, relation, bag)
-            return Change(name, old, new if new is not None and new != old else None)
+            return WorkloadChange(name, old, new if new is not None and new != old else None)
         changed = tuple(
             value if i in relation.key else int(rng.random() * load.domain)
             for i, value in enumerate(old)
         )
-        return Change(name, old, changed if changed != old else None)
+        return WorkloadChange(name, old, changed if changed != old else None)
 
 
-def apply(bag: Bag, change: Change) -> None:
+def apply(bag: Bag, change: WorkloadChange) -> None:
     """Change a relation's bag in place."""
     if change.truncates:
         bag.clear()

@@ -30,20 +30,20 @@ from streaming.simulator.lattice import Place, Shown, Values
 from streaming.simulator.network import INTEGRATOR, LAUNCH, MERGE, WAREHOUSE, WORLD, Network, Out
 from streaming.simulator.nodes import (
     AskingNode,
-    Committed,
+    CommittedMessage,
     Merge,
     MergeNode,
     Node,
     ReplicaNode,
-    Warehouse,
+    SimulatedWarehouse,
     seen_by_list,
 )
 from streaming.simulator.roster import Launch, Roster
-from streaming.simulator.simulated_source import Source
-from streaming.simulator.small_views import Catalog
+from streaming.simulator.simulated_source import SimulatedSource
+from streaming.simulator.small_views import CaseCatalog
 from streaming.simulator.view_node import Inner, ViewNode
 from streaming.simulator.workload import World, drawn
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.modes import MODES, Numbering, Options
 
 Watch = Callable[[str, str, Any], None]
@@ -51,7 +51,7 @@ Watch = Callable[[str, str, Any], None]
 
 
 @dataclass
-class Run:
+class HistoryRun:
     """What a history was, for the auditor.
 
     Attributes:
@@ -81,7 +81,7 @@ def numbering_of(case: Case) -> Numbering:
     return next(one for one in order if one in asked)
 
 
-def managers_of(case: Case, catalog: Catalog) -> dict[str, Manager]:
+def managers_of(case: Case, catalog: CaseCatalog) -> dict[str, Manager]:
     """What each view's manager sends; over a parent that skips states nobody can have them all."""
     found: dict[str, Manager] = {}
     for place, view in enumerate(catalog.views):
@@ -107,7 +107,7 @@ def merge_for(case: Case, managers: Mapping[str, Manager]) -> Merge:
     return merge_of(GROUP, managers, batching, case.order, discipline)
 
 
-class Pipeline:
+class SimulatedPipeline:
     """One history of a case.
 
     Args:
@@ -141,14 +141,14 @@ class Pipeline:
         self.nodes[INTEGRATOR] = Integrating(
             self.world, case, numbering, self.operators, rng, roster
         )
-        self.warehouse = Warehouse(self.views, roster.views, self.operators)
+        self.warehouse = SimulatedWarehouse(self.views, roster.views, self.operators)
         self._now: dict[str, dict[Any, int]] = {view: {} for view in self.views}
-        self.run_ = Run(self.world, by_view={view: [] for view in self.views})
+        self.run_ = HistoryRun(self.world, by_view={view: [] for view in self.views})
 
-    def _make_sources(self) -> dict[str, Source]:
+    def _make_sources(self) -> dict[str, SimulatedSource]:
         catalog, initial = self.world.catalog, self.world.initial
         return {
-            name: Source(
+            name: SimulatedSource(
                 name,
                 catalog.relations,
                 {r: bag for r, bag in initial.items() if r.startswith(f"{name}.")},
@@ -163,7 +163,7 @@ class Pipeline:
         """Starts a manager and tells its view's parents of it."""
         case, catalog = self.case, self.world.catalog
         place = self.views.index(launch.view)
-        spec = ViewSpec(launch.view, GROUP, catalog.views[place].tree, launch.number)
+        spec = ManagedView(launch.view, GROUP, catalog.views[place].tree, launch.number)
         info = MODES[case.mode_of(place)]
         inner: Inner
         if info.asks:
@@ -184,7 +184,7 @@ class Pipeline:
 
     # The run --------------------------------------------------------------------------------------
 
-    def run(self) -> Run:
+    def run(self) -> HistoryRun:
         """The history from its first message to its last."""
         integrator = self.nodes[INTEGRATOR]
         assert isinstance(integrator, Integrating)
@@ -236,7 +236,7 @@ class Pipeline:
     def _commit(self, batch: BatchedTransaction) -> Out:
         self.warehouse.apply(batch)
         told = self.case.submission in ("sequential", "dependent")
-        return [(MERGE, Committed(batch.sequence))] if told else []
+        return [(MERGE, CommittedMessage(batch.sequence))] if told else []
 
     def _step(self, name: str, message: Any) -> Out:
         """A machine's step."""
@@ -316,6 +316,6 @@ def _ended(node: Node | None) -> bool:
     return isinstance(node, ViewNode) and node.ended
 
 
-def simulate(case: Case, seed: int, watch: Watch | None = None) -> Run:
+def simulate(case: Case, seed: int, watch: Watch | None = None) -> HistoryRun:
     """One history of a case, not judged yet."""
-    return Pipeline(case, seed, watch).run()
+    return SimulatedPipeline(case, seed, watch).run()

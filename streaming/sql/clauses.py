@@ -13,7 +13,7 @@ from streaming.sql.scope import Text
 
 
 @dataclass(frozen=True)
-class Query:
+class ParsedQuery:
     """A parsed query: its tree, and each output column's name (None: it was given none)."""
 
     tree: Tree
@@ -25,7 +25,7 @@ def unsupported_clause(text: Text, name: str, node: exp.Expr, todo: str) -> Fres
     return text.refusal("SQL_UNSUPPORTED", f"{name} is not supported", node, todo, at)
 
 
-def renamed(text: Text, query: Query, node: exp.Expr) -> Query:
+def renamed(text: Text, query: ParsedQuery, node: exp.Expr) -> ParsedQuery:
     """The query with the column names that `AS t(a, b)` gives."""
     alias = node.args.get("alias")
     names = [c.name for c in alias.args.get("columns") or ()] if alias else []
@@ -34,7 +34,7 @@ def renamed(text: Text, query: Query, node: exp.Expr) -> Query:
     if len(names) != len(query.names):
         what = f"{len(names)} column names for {len(query.names)} columns"
         raise text.refusal("SQL_COLUMN_COUNT", what, node, "name every column")
-    return Query(query.tree, tuple(names))
+    return ParsedQuery(query.tree, tuple(names))
 
 
 def checked_condition(text: Text, built: Scalar, node: exp.Expr) -> Scalar:

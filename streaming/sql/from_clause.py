@@ -11,10 +11,10 @@ from streaming.algebra.tree import Join, Relation, Scan, Tree
 from streaming.errors import FrescoError
 from streaming.scalars.expression import Col, Scalar
 from streaming.scalars.functions import call
-from streaming.sql.clauses import Query, checked_condition, renamed, unsupported_clause
+from streaming.sql.clauses import ParsedQuery, checked_condition, renamed, unsupported_clause
 from streaming.sql.expressions import Expressions
 from streaming.sql.forbidden import forbidden
-from streaming.sql.scope import Lacking, Name, Scope, Text, lookup, nearest
+from streaming.sql.scope import Lacking, Scope, ScopeColumn, Text, lookup, nearest
 
 
 class FromClause:
@@ -28,13 +28,13 @@ class FromClause:
         self,
         text: Text,
         relations: Mapping[str, Relation],
-        query: Callable[[exp.Expr, Mapping[str, Query]], Query],
+        query: Callable[[exp.Expr, Mapping[str, ParsedQuery]], ParsedQuery],
     ) -> None:
         self._text = text
         self._relations = relations
         self._query = query
 
-    def build(self, node: exp.Select, ctes: Mapping[str, Query]) -> tuple[Tree, Scope]:
+    def build(self, node: exp.Select, ctes: Mapping[str, ParsedQuery]) -> tuple[Tree, Scope]:
         """The join of everything in FROM, and the names it brings into scope."""
         clause = node.args.get("from_")
         if clause is None:
@@ -45,7 +45,7 @@ class FromClause:
             tree, scope = self._join(tree, scope, join, ctes)
         return tree, scope
 
-    def _source(self, node: exp.Expr, ctes: Mapping[str, Query]) -> tuple[Tree, Scope]:
+    def _source(self, node: exp.Expr, ctes: Mapping[str, ParsedQuery]) -> tuple[Tree, Scope]:
         """One item of FROM, its columns numbered from 0."""
         lacking: tuple[Lacking, ...] = ()
         if isinstance(node, exp.Subquery):
@@ -65,12 +65,12 @@ class FromClause:
             raise unsupported_clause(self._text, f"{word.upper()} in FROM", node, todo)
         seen = [(i, c) for i, c in enumerate(query.tree.schema) if not c.hidden]
         pairs = zip(query.names, seen, strict=True)
-        names = tuple(Name(qualifier, name, Col(i, c.type)) for name, (i, c) in pairs)
+        names = tuple(ScopeColumn(qualifier, name, Col(i, c.type)) for name, (i, c) in pairs)
         return query.tree, Scope(names, lacking)
 
     def _table(
-        self, node: exp.Table, ctes: Mapping[str, Query]
-    ) -> tuple[Query, tuple[str, ...], tuple[tuple[str, str], ...]]:
+        self, node: exp.Table, ctes: Mapping[str, ParsedQuery]
+    ) -> tuple[ParsedQuery, tuple[str, ...], tuple[tuple[str, str], ...]]:
         """What it scans, its qualifier, and the columns that are left out of it."""
         parts = [part.name for part in node.parts]
         name = ".".join(parts)
@@ -84,11 +84,11 @@ class FromClause:
             what = f"no relation {name} in this pipeline"
             raise self._text.refusal("SQL_UNKNOWN_RELATION", what, node, todo)
         scan = Scan(relation.name, relation.schema)
-        query = Query(scan, tuple(one.name for one in relation.schema if not one.hidden))
+        query = ParsedQuery(scan, tuple(one.name for one in relation.schema if not one.hidden))
         return query, qualifier, relation.left_out
 
     def _join(
-        self, left: Tree, before: Scope, node: exp.Join, ctes: Mapping[str, Query]
+        self, left: Tree, before: Scope, node: exp.Join, ctes: Mapping[str, ParsedQuery]
     ) -> tuple[Tree, Scope]:
         right, coming = self._source(node.this, ctes)
         width = len(left.schema)
@@ -106,11 +106,11 @@ class FromClause:
         return Join(left, right, (), condition), scope
 
     def _using(
-        self, names: tuple[Name, ...], added: tuple[Name, ...], node: exp.Join
-    ) -> tuple[tuple[Name, ...], tuple[Name, ...], list[Scalar]]:
+        self, names: tuple[ScopeColumn, ...], added: tuple[ScopeColumn, ...], node: exp.Join
+    ) -> tuple[tuple[ScopeColumn, ...], tuple[ScopeColumn, ...], list[Scalar]]:
         """USING: equal columns, of which the left one comes first in `*` and has the bare name."""
         parts: list[Scalar] = []
-        first: list[Name] = []
+        first: list[ScopeColumn] = []
         for identifier in node.args.get("using") or ():
             sides = []
             for scope in (Scope(names), Scope(added)):

@@ -28,11 +28,11 @@ from streaming.scalars.expression import Call, Col, Column, Scalar
 from streaming.scalars.limits import too_deep
 from streaming.scalars.types import NULL, common_type
 from streaming.sql.accepted import check
-from streaming.sql.clauses import Query, checked_condition, renamed, unsupported_clause
+from streaming.sql.clauses import ParsedQuery, checked_condition, renamed, unsupported_clause
 from streaming.sql.expressions import Expressions
 from streaming.sql.from_clause import FromClause
 from streaming.sql.grouping import aliases, grouped, has_aggregate, is_aggregate, output_name
-from streaming.sql.scope import Name, Scope, Text, nearest
+from streaming.sql.scope import Scope, ScopeColumn, Text, nearest
 from streaming.sql.spelling import spelled
 from streaming.sql.syntax import syntax
 
@@ -62,7 +62,7 @@ def parse(sql: str, relations: Mapping[str, Relation], *, origin: str = "") -> T
 def parsed(text: Text, node: exp.Expr, relations: Mapping[str, Relation]) -> Tree:
     """The tree of a SELECT that was read and checked; see `parse`."""
     try:
-        query = _Parser(text, relations).query(node, {})
+        query = _ViewParser(text, relations).query(node, {})
         _named(text, node, query)
         return normal(query.tree)
     except RecursionError as error:
@@ -87,7 +87,7 @@ def tables(sql: str, *, origin: str = "") -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name.lower() not in ctes))
 
 
-def _named(text: Text, node: exp.Expr, query: Query) -> None:
+def _named(text: Text, node: exp.Expr, query: ParsedQuery) -> None:
     """Every output column has a name of its own and a type."""
     outputs = _outputs(node)
     for position, (name, column) in enumerate(zip(query.names, query.tree.schema, strict=True)):
@@ -109,14 +109,14 @@ def _outputs(node: exp.Expr) -> list[exp.Expr]:
     return list(node.expressions)
 
 
-class _Parser:
+class _ViewParser:
     """One view's text with what its names may mean."""
 
     def __init__(self, text: Text, relations: Mapping[str, Relation]) -> None:
         self._text = text
         self._from = FromClause(text, relations, self.query)
 
-    def query(self, node: exp.Expr, ctes: Mapping[str, Query]) -> Query:
+    def query(self, node: exp.Expr, ctes: Mapping[str, ParsedQuery]) -> ParsedQuery:
         """A SELECT, a UNION ALL, or either in parentheses."""
         ctes = self._with(node, ctes)
         match node:
@@ -128,7 +128,7 @@ class _Parser:
                 return self._select(node, ctes)
         raise self._text.refusal("SQL_NOT_SELECT", "a view is one SELECT", node, "write a SELECT")
 
-    def _with(self, node: exp.Expr, ctes: Mapping[str, Query]) -> Mapping[str, Query]:
+    def _with(self, node: exp.Expr, ctes: Mapping[str, ParsedQuery]) -> Mapping[str, ParsedQuery]:
         clause = node.args.get("with_")
         if clause is None:
             return ctes
@@ -143,7 +143,7 @@ class _Parser:
             known[cte.alias.lower()] = renamed(self._text, query, cte)
         return known
 
-    def _union(self, node: exp.Union, ctes: Mapping[str, Query]) -> Query:
+    def _union(self, node: exp.Union, ctes: Mapping[str, ParsedQuery]) -> ParsedQuery:
         sides = self.query(node.this, ctes), self.query(node.expression, ctes)
         left, right = (side.tree.schema for side in sides)
         if len(left) != len(right):
@@ -160,7 +160,7 @@ class _Parser:
             types.append(type_)
         branches = [self._widened(side.tree, types, node) for side in sides]
         flat = [part for b in branches for part in (b.children if isinstance(b, Union) else (b,))]
-        return Query(Union(tuple(flat)), sides[0].names)
+        return ParsedQuery(Union(tuple(flat)), sides[0].names)
 
     def _widened(self, tree: Tree, types: list[str], node: exp.Expr) -> Tree:
         if [column.type for column in tree.schema] == types:
@@ -174,7 +174,7 @@ class _Parser:
         schema = tuple(replace(c, type=t) for c, t in zip(tree.schema, types, strict=True))
         return Project(tree, tuple(columns), schema)
 
-    def _select(self, node: exp.Select, ctes: Mapping[str, Query]) -> Query:
+    def _select(self, node: exp.Select, ctes: Mapping[str, ParsedQuery]) -> ParsedQuery:
         if not node.expressions:
             what = "this is not SQL that can be read: SELECT of no column"
             raise self._text.refusal("SQL_SYNTAX", what, node, "name the columns, or write *")
@@ -196,7 +196,7 @@ class _Parser:
             Column(name or f"_c{i}", scalar.type)
             for i, (name, scalar) in enumerate(zip(names, outputs, strict=True))
         )
-        return Query(Project(result, tuple(outputs), schema), tuple(names))
+        return ParsedQuery(Project(result, tuple(outputs), schema), tuple(names))
 
     def _items(
         self, items: list[exp.Expr], scope: Scope, build: Expressions
@@ -214,7 +214,7 @@ class _Parser:
                 names.append(output_name(item))
         return outputs, names
 
-    def _starred(self, item: exp.Expr, star: exp.Star, scope: Scope) -> tuple[Name, ...]:
+    def _starred(self, item: exp.Expr, star: exp.Star, scope: Scope) -> tuple[ScopeColumn, ...]:
         qualifier = [p.name for p in item.parts[:-1]] if isinstance(item, exp.Column) else []
         found = scope.starred(qualifier)
         if not found:

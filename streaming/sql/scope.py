@@ -96,7 +96,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Name:
+class ScopeColumn:
     """A column in scope: `visible` ones answer to their bare name and are in `*`."""
 
     qualifier: tuple[str, ...]
@@ -113,18 +113,18 @@ Lacking = tuple[tuple[str, ...], str, str]
 class Scope:
     """The columns that a FROM clause offers, in the order of `*`, and those that its relations lack."""
 
-    names: tuple[Name, ...]
+    names: tuple[ScopeColumn, ...]
     lacking: tuple[Lacking, ...] = ()
 
     @cached_property
-    def _by_name(self) -> dict[str, list[Name]]:
-        found: dict[str, list[Name]] = {}
+    def _by_name(self) -> dict[str, list[ScopeColumn]]:
+        found: dict[str, list[ScopeColumn]] = {}
         for one in self.names:
             if one.name is not None:
                 found.setdefault(one.name.lower(), []).append(one)
         return found
 
-    def resolve(self, parts: Sequence[str]) -> list[Name]:
+    def resolve(self, parts: Sequence[str]) -> list[ScopeColumn]:
         """Every column that a (qualified) name may mean: one, none, or an ambiguity.
 
         Args:
@@ -155,7 +155,7 @@ class Scope:
         ]
         return types[0] if types else None
 
-    def starred(self, qualifier: Sequence[str]) -> tuple[Name, ...]:
+    def starred(self, qualifier: Sequence[str]) -> tuple[ScopeColumn, ...]:
         """The columns of `*` or of `t.*`."""
         if not qualifier:
             return tuple(n for n in self.names if n.visible)

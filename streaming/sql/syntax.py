@@ -30,7 +30,7 @@ def _with(method: str, parse: Callable[..., Any]) -> Callable[..., Any]:
     return lambda parser, *rest: getattr(parser, method)(parse, *rest)
 
 
-class _Parser(SparkParser):
+class _SparkParser(SparkParser):
     """sqlglot's parser for Spark, which leaves functions as written and notes where nodes begin."""
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
@@ -187,7 +187,7 @@ def _nodes(text: Text, words: tuple[Lexeme, ...]) -> list[exp.Expr]:
     if deep is not None:
         what = f"more than {NESTED} parentheses or CASEs inside each other"
         raise _at(text, too_deep(what), words[deep].start)
-    parser = _Parser(dialect=Spark())
+    parser = _SparkParser(dialect=Spark())
     parser.steps_left = STEPS * (len(words) + STEPS)
     try:
         return [node for node in parser.parse(tokens(text.sql, words), text.sql) if node]

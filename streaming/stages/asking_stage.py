@@ -46,7 +46,7 @@ from streaming.runtime.step import Manifest, StepResult
 from streaming.stages.broken_stage import BrokenStage
 from streaming.stages.dialogue import Dialogue, is_trouble
 from streaming.stages.stage_trouble import forget_trouble, tell_trouble, told_refused
-from streaming.viewmanagers.base import ViewSpec, suspension
+from streaming.viewmanagers.base import ManagedView, suspension
 
 log = logging.getLogger("fresco")
 
@@ -89,7 +89,7 @@ class AskingStage:
 
     def __init__(
         self,
-        spec: ViewSpec,
+        spec: ManagedView,
         choice: Choice,
         sources: Mapping[str, Access],
         warehouse: Path,

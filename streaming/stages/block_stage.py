@@ -26,7 +26,7 @@ from streaming.runtime.snapshots import ReplicaState
 from streaming.scalars.expression import MULTIPLICITY, NUMBER, column_name
 from streaming.stages.evaluators import Evaluators
 from streaming.stages.view_stage import ViewStage
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.warehouse.net_changes import net_changes
 
 
@@ -39,7 +39,7 @@ class BlockStage(ViewStage):
 
     def __init__(
         self,
-        spec: ViewSpec,
+        spec: ManagedView,
         every: int,
         evaluators: Evaluators,
         warehouse: Path,

@@ -28,7 +28,7 @@ from streaming.runtime.snapshots import Reached, ReplicaState, ViewState, view_s
 from streaming.runtime.stage_progress import ViewProgress, view_progress
 from streaming.runtime.staging import Staging
 from streaming.runtime.step import StepResult
-from streaming.viewmanagers.base import ViewSpec as Maintained
+from streaming.viewmanagers.base import ManagedView as Maintained
 from streaming.viewmanagers.base import suspension
 
 log = logging.getLogger("fresco")

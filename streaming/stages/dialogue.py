@@ -39,7 +39,7 @@ from streaming.engines.evaluator import ViewError
 from streaming.errors import FrescoError
 from streaming.messages import ActionList, Updates
 from streaming.pipeline.choosing import Choice
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 
 log = logging.getLogger("fresco")
 
@@ -72,7 +72,7 @@ class Dialogue:
 
     def __init__(
         self,
-        spec: ViewSpec,
+        spec: ManagedView,
         choice: Choice,
         operators: DuckOperators,
         sources: Mapping[str, AskedSource],

@@ -47,7 +47,7 @@ from streaming.stages.evaluators import Evaluators
 from streaming.stages.first_rows import FirstRows
 from streaming.stages.view_stage import ViewStage
 from streaming.viewchanges.requests import Request, Requests
-from streaming.viewmanagers.base import ViewSpec, suspension
+from streaming.viewmanagers.base import ManagedView, suspension
 from streaming.warehouse.initial import folded, taints
 from streaming.warehouse.updates import UpdatesReader
 
@@ -64,7 +64,7 @@ class JoiningStage(ViewStage):
 
     def __init__(
         self,
-        spec: ViewSpec,
+        spec: ManagedView,
         request: Request,
         evaluators: Evaluators,
         warehouse: Path,

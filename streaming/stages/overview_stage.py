@@ -34,7 +34,7 @@ from streaming.scalars.expression import Schema
 from streaming.stages.evaluators import Evaluators
 from streaming.stages.integrator_stage import IntegratorStage
 from streaming.stages.view_stage import ViewStage
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.over_views.mediator import Mediator
 
 SMALL = INLINE_LIMIT // 8
@@ -52,7 +52,7 @@ class OverviewStage(ViewStage):
 
     def __init__(
         self,
-        spec: ViewSpec,
+        spec: ManagedView,
         views: Mapping[str, str],
         evaluators: Evaluators,
         warehouse: Path,

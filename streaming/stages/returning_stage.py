@@ -40,7 +40,7 @@ from streaming.stages.broken_stage import BrokenStage
 from streaming.stages.first_rows import refuse_uncaptured
 from streaming.stages.source_logs import source_log
 from streaming.viewchanges.requests import Request, Requests
-from streaming.viewmanagers.base import ViewSpec, suspension
+from streaming.viewmanagers.base import ManagedView, suspension
 from streaming.viewmanagers.taint import refuse_controls, refuse_tainted
 from streaming.warehouse.described import layouts_of
 from streaming.warehouse.initial import dropped, relations_at, taints
@@ -57,7 +57,7 @@ class ReturningStage(AskingStage):
 
     def __init__(
         self,
-        spec: ViewSpec,
+        spec: ManagedView,
         request: Request,
         choice: Choice,
         sources: Mapping[str, Access],

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.algebra.source_queries import Part, SourceQuery, SourceState
+from streaming.algebra.source_queries import QueryPart, SourceQuery, SourceState
 from streaming.algebra.tree import Project, Scan, Tree
 from streaming.ask.asked import AskedSource
 from streaming.ask.source_kinds import asked_source
@@ -43,7 +43,7 @@ log = logging.getLogger("fresco")
 
 
 @dataclass(frozen=True)
-class Taken:
+class LoadedSource:
     """One source's snapshot: its state, and the relations in it under number 0."""
 
     state: SourceState
@@ -76,7 +76,7 @@ class SourceLoad:
             name: asked_source(name, one.connection, one.relations, operators, timeout=one.timeout)
             for name, one in access.items()
         }
-        self._taken: dict[str, Taken] = {}
+        self._taken: dict[str, LoadedSource] = {}
 
     def close(self) -> None:
         """Leave the sources."""
@@ -114,13 +114,15 @@ class SourceLoad:
             found |= rows
         return last, found
 
-    def _read(self, name: str, source: AskedSource) -> Taken:
+    def _read(self, name: str, source: AskedSource) -> LoadedSource:
         """Every relation of one source, whole, in one snapshot."""
         own = [one for one in self._schemas if one.partition(".")[0] == name]
-        parts: tuple[Part[Signed], ...] = tuple(Part(self._asked(one), {}) for one in own)
+        parts: tuple[QueryPart[Signed], ...] = tuple(QueryPart(self._asked(one), {}) for one in own)
         answer = source.answer(SourceQuery("", 0, 1, name, parts))
         pairs = zip(own, answer.rows, strict=True)
-        return Taken(answer.state, {one: self._whole(one, value.table) for one, value in pairs})
+        return LoadedSource(
+            answer.state, {one: self._whole(one, value.table) for one, value in pairs}
+        )
 
     def _asked(self, relation: str) -> Tree:
         """The columns that are read of a relation; one in any case, so that rows are counted."""
@@ -143,7 +145,7 @@ class SourceLoad:
         self,
         reader: UpdatesReader,
         name: str,
-        taken: Taken,
+        taken: LoadedSource,
         numbered: pa.Table,
         last: int,
     ) -> dict[str, pa.Table] | None:

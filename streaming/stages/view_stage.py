@@ -36,7 +36,7 @@ from streaming.scalars.expression import Schema
 from streaming.stages.broken_stage import BrokenStage
 from streaming.stages.evaluators import Evaluators
 from streaming.stages.stage_trouble import told_refused
-from streaming.viewmanagers.base import Codec, ViewSpec, suspension
+from streaming.viewmanagers.base import Codec, ManagedView, suspension
 from streaming.viewmanagers.replica import ReplicaManager
 from streaming.warehouse.updates import UpdatesReader
 
@@ -48,7 +48,7 @@ class ViewStage:
 
     def __init__(
         self,
-        spec: ViewSpec,
+        spec: ManagedView,
         evaluators: Evaluators,
         warehouse: Path,
         actions_topic: str,

@@ -24,7 +24,7 @@ from streaming.messages import RelRun, Rows, Suspend, Updates
 
 
 @dataclass(frozen=True)
-class ViewSpec:
+class ManagedView:
     """What a manager needs to know of its view.
 
     Attributes:
@@ -51,7 +51,7 @@ class Codec:
 
 
 @dataclass(frozen=True)
-class Progress:
+class ManagerProgress:
     """How far a manager has come: the last number handled and applied.
 
     Attributes:
@@ -62,7 +62,7 @@ class Progress:
     suspended_after: int | None = None
 
 
-def check_updates(spec: ViewSpec, progress: Progress, updates: Updates) -> None:
+def check_updates(spec: ManagedView, progress: ManagerProgress, updates: Updates) -> None:
     """Raise unless the message is the next one of this group.
 
     Raises:
@@ -98,6 +98,6 @@ def works(run: RelRun, view: str) -> bool:
     return view in run.views and view not in run.idle
 
 
-def suspension(spec: ViewSpec, after: int, error: dict[str, str]) -> Suspend:
+def suspension(spec: ManagedView, after: int, error: dict[str, str]) -> Suspend:
     """The message of a view that stops after its last good number."""
     return Suspend(group=spec.group, view=spec.view, after=after, error=about(error, spec.view))

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from streaming.algebra.operators import Operators, Positions
 from streaming.errors import FrescoError
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.levels import Level
 from streaming.viewmanagers.mirror import Mirror
 
@@ -104,7 +104,7 @@ class ModeInfo:
 
     def make(
         self,
-        spec: ViewSpec,
+        spec: ManagedView,
         operators: Operators[Any],
         options: Options,
         mirror: Mirror[Any] | None = None,

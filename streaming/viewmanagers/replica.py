@@ -28,8 +28,8 @@ from streaming.messages import ActionList, Suspend, Updates
 from streaming.scalars.expression import NUMBER
 from streaming.viewmanagers.base import (
     Codec,
-    Progress,
-    ViewSpec,
+    ManagedView,
+    ManagerProgress,
     check_updates,
     suspension,
     works,
@@ -50,14 +50,14 @@ class ReplicaManager:
         codec: rows to and from messages.
     """
 
-    def __init__(self, spec: ViewSpec, evaluator: Evaluator, codec: Codec) -> None:
+    def __init__(self, spec: ManagedView, evaluator: Evaluator, codec: Codec) -> None:
         self.spec = spec
         self.evaluator = evaluator
         self._codec = codec
         self._relations = relations(spec.tree)
         self._reads = columns_read(spec.tree)
-        self._progress = Progress(spec.start - 1)
-        self._proposed: tuple[Progress, bool] | None = None
+        self._progress = ManagerProgress(spec.start - 1)
+        self._proposed: tuple[ManagerProgress, bool] | None = None
 
     @property
     def number(self) -> int:
@@ -107,7 +107,7 @@ class ReplicaManager:
                 raise
             return self.suspend(messages, earlier)
         worked = self._proposed is not None and self._proposed[1]
-        self._proposed = (Progress(after, suspended_after=after), worked)
+        self._proposed = (ManagerProgress(after, suspended_after=after), worked)
         return lists, suspension(self.spec, after, error.as_dict())
 
     def _check(self, messages: Sequence[Updates]) -> None:
@@ -124,7 +124,7 @@ class ReplicaManager:
             delta = self.evaluator.evaluate(self._batch(messages).until(last))
             for updates in asked:
                 lists.append(self._list(updates, last, delta, len(messages) > 1))
-        self._proposed = (Progress(last), worked)
+        self._proposed = (ManagerProgress(last), worked)
         return lists
 
     def _asks(self, updates: Updates, last: int) -> bool:
@@ -248,7 +248,7 @@ class ReplicaManager:
                 self.advance()
             else:
                 self.evaluator.replay(self._batch([updates]))
-                self._progress = Progress(updates.last)
+                self._progress = ManagerProgress(updates.last)
 
     def _take_over(self, checkpoint: Files, open_: Callable[[str], Path]) -> None:
         if checkpoint["view"] != self.spec.view:
@@ -261,4 +261,4 @@ class ReplicaManager:
         assert after is None or isinstance(after, int)
         if number >= self.spec.start:
             self.evaluator.load([[open_(name) for name in leaf] for leaf in files], number)
-        self._progress = Progress(number, after)
+        self._progress = ManagerProgress(number, after)

@@ -17,8 +17,8 @@ from deltalake.transaction import AddAction
 from streaming.errors import FrescoError
 from streaming.scalars.expression import MULTIPLICITY, NUMBER, Schema, column_name
 from streaming.scalars.types import delta_schema
-from streaming.warehouse.data_files import QUICK, Place, read_file, write_file
-from streaming.warehouse.delta_table import FileEntry, Table, ViewTable, struct_field
+from streaming.warehouse.data_files import QUICK, TableFolder, read_file, write_file
+from streaming.warehouse.delta_table import FileEntry, TableHandle, ViewTable, struct_field
 from streaming.warehouse.epoch import Runs
 from streaming.warehouse.names import physical_name
 
@@ -79,13 +79,13 @@ def numbered_rows(name: str, schema: Schema, delta: pa.Table) -> pa.Table:
     )
 
 
-def write_changes(place: Place, view: ViewTable, delta: pa.Table) -> AddAction:
+def write_changes(place: TableFolder, view: ViewTable, delta: pa.Table) -> AddAction:
     """One changelog file with all rows of a view's delta."""
     rows = numbered_rows(view.label, view.schema, delta)
     return write_file(place, rows, ("view", view.name), CHANGES_STATS, compression=QUICK)
 
 
-def read_changes(table: Table, view: ViewTable, after: int, upto: int) -> pa.Table:
+def read_changes(table: TableHandle, view: ViewTable, after: int, upto: int) -> pa.Table:
     """The view's changes with after < number <= upto, as a delta (unsorted).
 
     Older ones than the view are those of an earlier view of its name.
@@ -95,7 +95,7 @@ def read_changes(table: Table, view: ViewTable, after: int, upto: int) -> pa.Tab
 
 
 def read_numbered(
-    table: Table,
+    table: TableHandle,
     name: str,
     schema: Schema,
     after: int,
@@ -127,7 +127,7 @@ def _overlaps(entry: FileEntry, after: int, upto: int) -> bool:
 
 
 def _numbered_rows(
-    place: Place,
+    place: TableFolder,
     entry: FileEntry,
     name: str,
     schema: Schema,

@@ -32,7 +32,7 @@ SMALL = "zstd"
 
 
 @dataclass(frozen=True)
-class Place:
+class TableFolder:
     """A folder in a file system: where a table's files and log are."""
 
     filesystem: pafs.FileSystem
@@ -40,26 +40,26 @@ class Place:
     uri: str
 
     @staticmethod
-    def of(uri: str | Path) -> Place:
+    def of(uri: str | Path) -> TableFolder:
         """The place of a path of this machine or a URI (`s3://bucket/folder`)."""
         text = str(uri).rstrip("/")
         if "://" not in text:
             text = str(Path(text).absolute())
-            return Place(pafs.LocalFileSystem(), text, text)
+            return TableFolder(pafs.LocalFileSystem(), text, text)
         filesystem, root = pafs.FileSystem.from_uri(text)
-        return Place(filesystem, root, text)
+        return TableFolder(filesystem, root, text)
 
     def path(self, relative: str) -> str:
         """The file system's path of a path relative to the place."""
         return f"{self.root}/{relative}"
 
-    def below(self, name: str) -> Place:
+    def below(self, name: str) -> TableFolder:
         """The place of a folder inside this one."""
-        return Place(self.filesystem, f"{self.root}/{name}", f"{self.uri}/{name}")
+        return TableFolder(self.filesystem, f"{self.root}/{name}", f"{self.uri}/{name}")
 
 
 def write_file(
-    place: Place,
+    place: TableFolder,
     rows: pa.Table,
     partition: tuple[str, str],
     stats: Sequence[str],
@@ -112,7 +112,7 @@ def _statistics(rows: pa.Table, columns: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def read_file(place: Place, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+def read_file(place: TableFolder, path: str, columns: Sequence[str] | None = None) -> pa.Table:
     """A data file, or those of `columns` that it has; `path` as the log has it.
 
     A field inside a struct column is `struct.field`.
@@ -122,7 +122,7 @@ def read_file(place: Place, path: str, columns: Sequence[str] | None = None) -> 
         return source.read(None if columns is None else list(columns))
 
 
-def delete_files(place: Place, actions: Sequence[Action]) -> None:
+def delete_files(place: TableFolder, actions: Sequence[Action]) -> None:
     """Delete files that were written for a commit that did not happen."""
     for action in actions:
         if isinstance(action, AddAction):

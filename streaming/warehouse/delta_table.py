@@ -6,7 +6,7 @@ updates table `_updates` has one struct column per relation. Struct columns have
 (`names`), and each field carries its true name as metadata.
 
 Exactly once (DESIGN 9): delta-rs neither skips nor refuses a repeated (application, version) on a
-fresh handle, and fails on a stale one. So `Table.commit` asks `transaction_version` of the very
+fresh handle, and fails on a stale one. So `TableHandle.commit` asks `transaction_version` of the very
 handle that commits; a conflict surfaces as `Conflict`, and the caller reloads and decides again.
 """
 
@@ -25,7 +25,7 @@ from deltalake.transaction import RemoveAction
 from streaming.errors import FrescoError
 from streaming.scalars.expression import Schema
 from streaming.scalars.types import arrow_type
-from streaming.warehouse.data_files import Action, Place, now_ms
+from streaming.warehouse.data_files import Action, TableFolder, now_ms
 from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.names import TRUE_NAME, physical_name, physical_names
 from streaming.warehouse.table_options import TableOptions
@@ -66,7 +66,7 @@ class Conflict(Exception):
     """Another commit came first; reload and decide again."""
 
 
-def contended(what: str, attempts: int, place: Place) -> FrescoError:
+def contended(what: str, attempts: int, place: TableFolder) -> FrescoError:
     """WAREHOUSE_CONFLICT, of who has met a `Conflict` each time that it decided again."""
     return FrescoError(
         "WAREHOUSE_CONFLICT",
@@ -127,26 +127,30 @@ def _plain(pair: tuple[str, pa.DataType]) -> pa.Field:
     return pa.field(*pair)
 
 
-class Table:
+class TableHandle:
     """One Delta table at one version; `refresh` moves it to the newest."""
 
-    def __init__(self, place: Place, handle: DeltaTable, partition: str) -> None:
+    def __init__(self, place: TableFolder, handle: DeltaTable, partition: str) -> None:
         self.place = place
         self.handle = handle
         self.partition = partition
 
     @staticmethod
-    def open(place: Place, partition: str, version: int | None = None) -> Table | None:
+    def open(place: TableFolder, partition: str, version: int | None = None) -> TableHandle | None:
         """The table at `place`, newest unless a version is given; None when there is none."""
         try:
-            return Table(place, DeltaTable(place.uri, version=version), partition)
+            return TableHandle(place, DeltaTable(place.uri, version=version), partition)
         except TableNotFoundError:
             return None
 
     @staticmethod
     def create(
-        place: Place, schema: pa.Schema, partition: str, stats: Sequence[str], options: TableOptions
-    ) -> Table:
+        place: TableFolder,
+        schema: pa.Schema,
+        partition: str,
+        stats: Sequence[str],
+        options: TableOptions,
+    ) -> TableHandle:
         """Make the table, or open it when another start has made it first."""
         handle = DeltaTable.create(
             place.uri,
@@ -162,7 +166,7 @@ class Table:
                 ),
             },
         )
-        return Table(place, handle, partition)
+        return TableHandle(place, handle, partition)
 
     @property
     def version(self) -> int:
@@ -292,7 +296,7 @@ def commit_properties(
     )
 
 
-def commit_info(place: Place, version: int) -> dict[str, Any]:
+def commit_info(place: TableFolder, version: int) -> dict[str, Any]:
     """`commitInfo` of one version's log entry; {} when it has none or has expired."""
     path = place.path(f"_delta_log/{version:020d}.json")
     try:

@@ -20,7 +20,7 @@ from streaming.algebra.tree import Relation
 from streaming.captured.layout import Layout, layout_of
 from streaming.errors import FrescoError
 from streaming.scalars.expression import Column, Schema
-from streaming.warehouse.data_files import Place
+from streaming.warehouse.data_files import TableFolder
 from streaming.warehouse.delta_table import ViewTable
 
 PATH = "_catalog/views.json"
@@ -47,7 +47,7 @@ class Described:
         return {name: layout.newest for name, layout in self.layouts.items()}
 
 
-def read_catalog(warehouse: Place) -> Described:
+def read_catalog(warehouse: TableFolder) -> Described:
     """The catalog as it is now.
 
     Raises FrescoError READ_NO_WAREHOUSE when there is none, READ_CATALOG when it cannot be read.
@@ -75,7 +75,7 @@ def read_catalog(warehouse: Place) -> Described:
 
 def layouts_of(warehouse: Path) -> Mapping[str, Layout]:
     """All columns that relations have had, by relation; none before the first start."""
-    place = Place.of(str(warehouse))
+    place = TableFolder.of(str(warehouse))
     return read_catalog(place).layouts if (warehouse / PATH).exists() else {}
 
 

@@ -18,7 +18,7 @@ from streaming.errors import FrescoError
 from streaming.scalars import written
 from streaming.scalars.expression import column_name
 from streaming.warehouse.changelog import fields_of, one_array, struct_column
-from streaming.warehouse.data_files import QUICK, Action, Place, read_file, write_file
+from streaming.warehouse.data_files import QUICK, Action, TableFolder, read_file, write_file
 from streaming.warehouse.delta_table import FileEntry, ViewTable, struct_field
 from streaming.warehouse.net_changes import net_changes
 from streaming.warehouse.rewrite import (
@@ -62,7 +62,7 @@ class StateChange:
 
 
 def plan_change(
-    place: Place,
+    place: TableFolder,
     view: ViewTable,
     delta: pa.Table,
     files: Sequence[FileEntry],
@@ -145,7 +145,9 @@ def _shown(value: pa.Scalar) -> str:
     return text if len(text) <= 100 else f"{text[:100]}..."
 
 
-def write_change(place: Place, plan: StateChange, file_bytes: int, index: IdIndex) -> list[Action]:
+def write_change(
+    place: TableFolder, plan: StateChange, file_bytes: int, index: IdIndex
+) -> list[Action]:
     """Write the files that replace what a plan changes; the actions for the commit.
 
     Args:
@@ -168,7 +170,7 @@ def write_change(place: Place, plan: StateChange, file_bytes: int, index: IdInde
 
 
 def _rewrite_whole(
-    place: Place, plan: StateChange, arrived: pa.Table, target: int, index: IdIndex
+    place: TableFolder, plan: StateChange, arrived: pa.Table, target: int, index: IdIndex
 ) -> list[Action]:
     hits = {hit.entry.path: hit for hit in plan.located.hits}
     if not hits and not arrived.num_rows:
@@ -192,7 +194,7 @@ def target_bytes(view_bytes: int, smallest: int) -> int:
     return min(max(smallest, view_bytes // 256), LARGEST_FILE)
 
 
-def read_state(place: Place, entry: FileEntry, view: ViewTable) -> pa.Table:
+def read_state(place: TableFolder, entry: FileEntry, view: ViewTable) -> pa.Table:
     """A file's rows as `_id`, `_n` and the view's struct, whoever wrote it."""
     rows = read_file(place, entry.path, ["_id", "_n", view.struct])
     schema = _file_schema(view)
@@ -215,7 +217,7 @@ def _file_schema(view: ViewTable) -> pa.Schema:
 
 
 def write_sorted(
-    place: Place,
+    place: TableFolder,
     view: ViewTable,
     rows: pa.Table,
     target: int,

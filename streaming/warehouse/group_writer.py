@@ -31,11 +31,11 @@ from streaming.engines.duck_engine import duck_engine
 from streaming.errors import FrescoError
 from streaming.scalars.expression import NUMBER
 from streaming.warehouse.changelog import CHANGES_STATS, check_delta, write_changes
-from streaming.warehouse.data_files import Action, Place, delete_files, now_ms
+from streaming.warehouse.data_files import Action, TableFolder, delete_files, now_ms
 from streaming.warehouse.delta_table import (
     Conflict,
     FileEntry,
-    Table,
+    TableHandle,
     ViewTable,
     changes_schema,
     contended,
@@ -130,15 +130,15 @@ class GroupWriter:
         self.lock = threading.Lock()
         self._state_app = f"fresco/{pipeline}/{group}/state"
         self._changes_app = f"fresco/{pipeline}/{group}/changes"
-        base = Place.of(warehouse)
+        base = TableFolder.of(warehouse)
         self._warehouse = base
         self._duck = duck_engine()
         self._pool = ThreadPoolExecutor(self.options.threads, thread_name_prefix="warehouse")
-        self.state = Table.create(
+        self.state = TableHandle.create(
             *(base.below(group), state_schema([*views, STANDING]), "view", STATE_STATS),
             self.options.table,
         )
-        self.changes = Table.create(
+        self.changes = TableHandle.create(
             base.below(f"{group}_changes"),
             changes_schema(views),
             "view",
@@ -188,7 +188,7 @@ class GroupWriter:
         ):
             self._ensure_column(table, schema)
 
-    def _ensure_column(self, table: Table, schema: pa.Schema) -> None:
+    def _ensure_column(self, table: TableHandle, schema: pa.Schema) -> None:
         for _ in range(_ATTEMPTS):
             table.refresh()
             try:
@@ -398,7 +398,7 @@ class GroupWriter:
         self._commit(self.state, actions, epoch, self._state_app)
 
     def _commit(
-        self, table: Table, actions: Sequence[Action], epoch: Epoch, application: str
+        self, table: TableHandle, actions: Sequence[Action], epoch: Epoch, application: str
     ) -> None:
         try:
             table.commit(actions, epoch.to_json(), application, epoch.epoch)

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow.compute as pc
 
 from streaming.errors import FrescoError
-from streaming.warehouse.data_files import Place
+from streaming.warehouse.data_files import TableFolder
 from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.epoch_log import EpochLog
 from streaming.warehouse.snapshot import expired, open_group
 from streaming.warehouse.updates import UpdatesReader
 
 
-def number_at(warehouse: Place, group: str, time: datetime | int) -> int:
+def number_at(warehouse: TableFolder, group: str, time: datetime | int) -> int:
     """The last transaction of the state as of a moment; at least 0, the initial state.
 
     Args:

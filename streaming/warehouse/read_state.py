@@ -13,10 +13,10 @@ from typing import TypedDict
 
 from streaming.errors import FrescoError
 from streaming.warehouse import snapshot
-from streaming.warehouse.data_files import Place
+from streaming.warehouse.data_files import TableFolder
 from streaming.warehouse.delta_table import ViewTable
 from streaming.warehouse.moments import number_at
-from streaming.warehouse.snapshot import State
+from streaming.warehouse.snapshot import GroupAtEpoch
 
 
 class At(TypedDict, total=False):
@@ -37,7 +37,7 @@ class At(TypedDict, total=False):
     suspended_as_of: bool
 
 
-def state_at(warehouse: Place, group: str, at: At) -> State:
+def state_at(warehouse: TableFolder, group: str, at: At) -> GroupAtEpoch:
     """The state of a group that is asked for.
 
     Raises:
@@ -58,7 +58,7 @@ def state_at(warehouse: Place, group: str, at: At) -> State:
     return snapshot.at_latest(warehouse, group)
 
 
-def standing_still(state: State, views: Sequence[ViewTable], as_of: bool) -> dict[str, int]:
+def standing_still(state: GroupAtEpoch, views: Sequence[ViewTable], as_of: bool) -> dict[str, int]:
     """View -> its last good number, of the suspended views that a read would show as of then.
 
     Args:
@@ -95,6 +95,6 @@ def standing_still(state: State, views: Sequence[ViewTable], as_of: bool) -> dic
     return behind
 
 
-def _cause(state: State, view: str) -> str:
+def _cause(state: GroupAtEpoch, view: str) -> str:
     error = state.newest.causes.get(view)
     return f" ({error['code']}: {error['what']})" if error else ""

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from streaming.warehouse.changelog import fields_of
 from streaming.warehouse.data_files import read_file
-from streaming.warehouse.delta_table import Conflict, FileEntry, Table
+from streaming.warehouse.delta_table import Conflict, FileEntry, TableHandle
 from streaming.warehouse.names import physical_name
 from streaming.warehouse.updates import TRANSACTIONS
 from streaming.warehouse.upkeep import drop_below
@@ -30,7 +30,7 @@ class UpdatesRetention:
         hours: since the commit of a transaction that may go.
     """
 
-    def __init__(self, table: Table, hours: int) -> None:
+    def __init__(self, table: TableHandle, hours: int) -> None:
         self._table = table
         self._keep_ms = hours * 3_600_000
         self._next_ms = 0
@@ -52,7 +52,7 @@ class UpdatesRetention:
             return 0
 
 
-def first_since(table: Table, moment_ms: int) -> int:
+def first_since(table: TableHandle, moment_ms: int) -> int:
     """The first number whose transaction committed at the moment or later; when there is none, the
     one after the last whose commit time is known (0 when none is)."""
     first: int | None = None

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.warehouse.data_files import Place, read_file
+from streaming.warehouse.data_files import TableFolder, read_file
 from streaming.warehouse.delta_table import FileEntry
 
 Integers = npt.NDArray[np.int64]
@@ -90,7 +90,7 @@ class IdIndex:
         """Drop a file, known or not."""
         self._rows -= len(self._files.pop(path, ()))
 
-    def of(self, place: Place, path: str) -> Prefixes:
+    def of(self, place: TableFolder, path: str) -> Prefixes:
         """A file's prefixes, read when they are not remembered."""
         if path in self._files:
             self._files.move_to_end(path)
@@ -105,7 +105,9 @@ def _array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
 
 
-def locate(place: Place, files: Sequence[FileEntry], ids: pa.Array, index: IdIndex) -> Located:
+def locate(
+    place: TableFolder, files: Sequence[FileEntry], ids: pa.Array, index: IdIndex
+) -> Located:
     """Find the rows with these ids (ascending, each once) in the files of their view."""
     existing = np.zeros(len(ids), np.int64)
     prefixes = id_prefixes(ids)

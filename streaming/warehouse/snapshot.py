@@ -1,6 +1,6 @@
 """Rows of views at one state of a group: an epoch, or the state after any covered transaction.
 
-A `State` fixes one Delta version of the group table and, when the number asked for is not exactly
+A `GroupAtEpoch` fixes one Delta version of the group table and, when the number asked for is not exactly
 that version's, the changes that lead from there to it. With C the covered numbers of the base
 version,
 
@@ -27,10 +27,10 @@ from streaming.errors import FrescoError
 from streaming.scalars.expression import MULTIPLICITY, NUMBER, Schema, column_name
 from streaming.scalars.types import delta_schema
 from streaming.warehouse.changelog import read_changes, within
-from streaming.warehouse.data_files import Place
-from streaming.warehouse.delta_table import Table, ViewTable
+from streaming.warehouse.data_files import TableFolder
+from streaming.warehouse.delta_table import TableHandle, ViewTable
 from streaming.warehouse.epoch import Epoch
-from streaming.warehouse.epoch_log import EpochLog, Versioned
+from streaming.warehouse.epoch_log import EpochLog, VersionedEpoch
 from streaming.warehouse.group_state import read_state
 from streaming.warehouse.net_changes import net_changes
 
@@ -41,7 +41,7 @@ KEPT_SINCE = "fresco.keptSince"
 
 
 @dataclass(frozen=True)
-class State:
+class GroupAtEpoch:
     """One state of a group.
 
     Attributes:
@@ -53,12 +53,12 @@ class State:
         changes: the changelog, when they are.
     """
 
-    table: Table
+    table: TableHandle
     epoch: Epoch
     number: int
     exact: bool
     newest: Epoch
-    changes: Table | None = None
+    changes: TableHandle | None = None
 
     def behind(self, view: str) -> int | None:
         """The last good number of a view that this state shows as of then; None of all others."""
@@ -125,7 +125,9 @@ def last_change(newest: Epoch, view: str, number: int) -> int:
     return min(number, newest.suspended.get(view, number))
 
 
-def _adjustments(changes: Table, view: ViewTable, state: State, shown: bool) -> pa.Table:
+def _adjustments(
+    changes: TableHandle, view: ViewTable, state: GroupAtEpoch, shown: bool
+) -> pa.Table:
     """Rows to add to a state's base to get to the state after its number."""
     number, covered = state.number, state.epoch.covered if shown else ()
     highest = covered[-1][1] if covered else -1
@@ -140,7 +142,7 @@ def _adjustments(changes: Table, view: ViewTable, state: State, shown: bool) -> 
     return pa.concat_tables([forward, backward])
 
 
-def _state_rows(table: Table, view: ViewTable, shown: bool) -> pa.Table:
+def _state_rows(table: TableHandle, view: ViewTable, shown: bool) -> pa.Table:
     files = table.files(view.name) if shown else []
     try:
         with ThreadPoolExecutor(4) as pool:
@@ -157,7 +159,7 @@ def _state_rows(table: Table, view: ViewTable, shown: bool) -> pa.Table:
     return pa.table({**columns, MULTIPLICITY: rows.column("_n")})
 
 
-def expired(place: Place, what: str) -> FrescoError:
+def expired(place: TableFolder, what: str) -> FrescoError:
     """READ_EPOCH_EXPIRED with what is missing."""
     return FrescoError(
         "READ_EPOCH_EXPIRED",
@@ -167,12 +169,14 @@ def expired(place: Place, what: str) -> FrescoError:
     )
 
 
-def open_group(warehouse: Place, group: str, version: int | None = None) -> tuple[Table, Epoch]:
+def open_group(
+    warehouse: TableFolder, group: str, version: int | None = None
+) -> tuple[TableHandle, Epoch]:
     """The group's table and its epoch.
 
     Raises FrescoError READ_NO_EPOCH before the first commit.
     """
-    table = Table.open(warehouse.below(group), "view", version)
+    table = TableHandle.open(warehouse.below(group), "view", version)
     epoch = table.epoch() if table else None
     if table is None or epoch is None:
         raise FrescoError(
@@ -184,13 +188,13 @@ def open_group(warehouse: Place, group: str, version: int | None = None) -> tupl
     return table, epoch
 
 
-def at_latest(warehouse: Place, group: str) -> State:
+def at_latest(warehouse: TableFolder, group: str) -> GroupAtEpoch:
     """The newest epoch."""
     table, epoch = open_group(warehouse, group)
-    return State(table, epoch, epoch.frontier, True, epoch)
+    return GroupAtEpoch(table, epoch, epoch.frontier, True, epoch)
 
 
-def at_epoch(warehouse: Place, group: str, number: int) -> State:
+def at_epoch(warehouse: TableFolder, group: str, number: int) -> GroupAtEpoch:
     """A given epoch. Raises FrescoError READ_EPOCH_EXPIRED, READ_NO_EPOCH."""
     table, newest = open_group(warehouse, group)
     if number > newest.epoch or number < 1:
@@ -205,10 +209,10 @@ def at_epoch(warehouse: Place, group: str, number: int) -> State:
     opened = _at_version(table, found)
     if opened is None:
         raise expired(table.place, f"files of epoch {number} are gone")
-    return State(opened, found.epoch, found.epoch.frontier, True, newest)
+    return GroupAtEpoch(opened, found.epoch, found.epoch.frontier, True, newest)
 
 
-def at_transaction(warehouse: Place, group: str, number: int) -> State:
+def at_transaction(warehouse: TableFolder, group: str, number: int) -> GroupAtEpoch:
     """The state after transaction `number`: the nearest epoch, and the changes from there.
 
     From the nearest epoch before it forward; when that one's files are gone, from the newest back.
@@ -226,7 +230,7 @@ def at_transaction(warehouse: Place, group: str, number: int) -> State:
             todo="wait until the frontier has reached it",
         )
     if number == newest.frontier and newest.is_prefix:
-        return State(table, newest, number, True, newest)
+        return GroupAtEpoch(table, newest, number, True, newest)
     log = EpochLog(table.place, table.version)
     before = log.last_where(lambda one: one.frontier <= number)
     exact = before is not None and before.epoch.frontier == number and before.epoch.is_prefix
@@ -242,21 +246,21 @@ def at_transaction(warehouse: Place, group: str, number: int) -> State:
     base = _at_version(table, before) if before else None
     # A view that joined in a later epoch, at a number that this one covers, is all in the changelog.
     alone = base is not None and exact and not any(newest.views.values())
-    changes = None if alone else Table.open(warehouse.below(f"{group}_changes"), "view")
+    changes = None if alone else TableHandle.open(warehouse.below(f"{group}_changes"), "view")
     if base is not None and before is not None:
-        return State(base, before.epoch, number, exact, newest, changes)
+        return GroupAtEpoch(base, before.epoch, number, exact, newest, changes)
     kept = int((changes.handle.metadata().configuration if changes else {}).get(KEPT_FROM, 0))
     if changes is None or number + 1 < kept:
         raise expired(table.place, f"changes after transaction {number} have been dropped")
-    return State(table, newest, number, False, newest, changes)
+    return GroupAtEpoch(table, newest, number, False, newest, changes)
 
 
-def _at_version(table: Table, found: Versioned) -> Table | None:
+def _at_version(table: TableHandle, found: VersionedEpoch) -> TableHandle | None:
     """The table at an older version; None when its log or one of its files is gone."""
     if found.version == table.version:
         return table
     try:
-        opened = Table.open(table.place, "view", found.version)
+        opened = TableHandle.open(table.place, "view", found.version)
     except Exception:  # delta-rs has no one class for a version that it cannot build
         return None
     if opened is None:
@@ -274,7 +278,7 @@ def names_of(schema: Schema) -> list[str]:
 def suspended_views(warehouse: Path, group: str) -> Mapping[str, int]:
     """Suspended views of a group and their last good numbers, as the newest commit says."""
     try:
-        return open_group(Place.of(warehouse), group)[1].suspended
+        return open_group(TableFolder.of(warehouse), group)[1].suspended
     except FrescoError as error:
         if error.code != "READ_NO_EPOCH":
             raise

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from streaming.packed_rows import write_parquet
-from streaming.warehouse.data_files import Place
-from streaming.warehouse.delta_table import Table, ViewTable, state_schema
+from streaming.warehouse.data_files import TableFolder
+from streaming.warehouse.delta_table import TableHandle, ViewTable, state_schema
 from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.group_state import StateChange
 
@@ -32,8 +32,8 @@ _SETTINGS = {
 
 def merge_by_spark(
     spark: SparkSession,
-    warehouse: Place,
-    table: Table,
+    warehouse: TableFolder,
+    table: TableHandle,
     views: Sequence[ViewTable],
     plans: Sequence[StateChange],
     drop: Sequence[str],
@@ -67,7 +67,7 @@ def merge_by_spark(
 
 
 def _stage(
-    warehouse: Place, views: Sequence[ViewTable], plans: Sequence[StateChange], epoch: Epoch
+    warehouse: TableFolder, views: Sequence[ViewTable], plans: Sequence[StateChange], epoch: Epoch
 ) -> str:
     schema = state_schema(views)
     pieces = [
@@ -82,7 +82,7 @@ def _stage(
     return relative
 
 
-def _spark_path(warehouse: Place, relative: str) -> str:
+def _spark_path(warehouse: TableFolder, relative: str) -> str:
     uri = f"{warehouse.uri}/{relative}"
     return uri if "://" in uri else f"file://{uri}"
 

@@ -8,15 +8,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streaming.scalars.expression import column_name
-from streaming.warehouse.delta_table import Table, ViewTable
+from streaming.warehouse.delta_table import TableHandle, ViewTable
 from streaming.warehouse.epoch import Runs
 from streaming.warehouse.names import distinct_names, physical_names
-from streaming.warehouse.snapshot import State, last_change
+from streaming.warehouse.snapshot import GroupAtEpoch, last_change
 
 _COPIES = "_copies"
 
 
-def frame(spark: SparkSession, state: State, view: ViewTable) -> DataFrame:
+def frame(spark: SparkSession, state: GroupAtEpoch, view: ViewTable) -> DataFrame:
     """The view's rows at a state, duplicates expanded, with true column names.
 
     Names that differ only in case get their physical names, because Spark ignores case.
@@ -37,7 +37,7 @@ def frame(spark: SparkSession, state: State, view: ViewTable) -> DataFrame:
     return rows.select(*(F.col(column_name(at)).alias(name) for at, name in enumerate(names)))
 
 
-def _read(spark: SparkSession, table: Table, view: ViewTable) -> DataFrame:
+def _read(spark: SparkSession, table: TableHandle, view: ViewTable) -> DataFrame:
     reader = spark.read.format("delta").option("versionAsOf", table.version)
     return reader.load(table.place.uri).where(F.col("view") == view.name)
 
@@ -52,7 +52,7 @@ def _positional(rows: DataFrame, view: ViewTable, copies: Column) -> DataFrame:
 
 
 def _adjusted(
-    spark: SparkSession, rows: DataFrame, state: State, changes: Table, view: ViewTable
+    spark: SparkSession, rows: DataFrame, state: GroupAtEpoch, changes: TableHandle, view: ViewTable
 ) -> DataFrame:
     number = F.col("number")
     known = last_change(state.newest, view.name, 1 << 62)

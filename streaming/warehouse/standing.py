@@ -19,7 +19,7 @@ import pyarrow as pa
 from streaming.scalars.expression import Column
 from streaming.scalars.types import delta_schema
 from streaming.warehouse.changelog import fields_of
-from streaming.warehouse.delta_table import Table, ViewTable
+from streaming.warehouse.delta_table import TableHandle, ViewTable
 from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.group_state import read_state
 from streaming.warehouse.names import physical_names
@@ -64,7 +64,7 @@ class StandingRows:
         self._rows: Standing | None = None
         self._next: Standing = frozenset()
 
-    def change(self, table: Table, epoch: Epoch, views: Iterable[str]) -> dict[str, pa.Table]:
+    def change(self, table: TableHandle, epoch: Epoch, views: Iterable[str]) -> dict[str, pa.Table]:
         """What the commit of an epoch changes, as deltas; {} when the table says it already."""
         before = standing_in(table) if self._rows is None else self._rows
         self._rows, self._next = None, standing(epoch, views)
@@ -75,7 +75,7 @@ class StandingRows:
         self._rows = self._next
 
 
-def standing_in(table: Table) -> Standing:
+def standing_in(table: TableHandle) -> Standing:
     """The rows that a version of the table has; none in one of an older Fresco."""
     found: list[Any] = []
     names = physical_names([column.name for column in STANDING.schema])

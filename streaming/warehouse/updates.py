@@ -24,10 +24,10 @@ from streaming.messages import Control
 from streaming.scalars.expression import NUMBER, Column, Schema
 from streaming.scalars.types import delta_schema
 from streaming.warehouse.changelog import check_delta, numbered_rows, read_numbered
-from streaming.warehouse.data_files import QUICK, Action, Place, delete_files, write_file
+from streaming.warehouse.data_files import QUICK, Action, TableFolder, delete_files, write_file
 from streaming.warehouse.delta_table import (
     Conflict,
-    Table,
+    TableHandle,
     ViewTable,
     commit_info,
     contended,
@@ -85,8 +85,8 @@ class UpdatesWriter:
         self._app = f"fresco/{pipeline}/updates"
         self._relations: dict[str, Relation] = {}
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="updates")
-        self.table = Table.create(
-            Place.of(warehouse).below(FOLDER),
+        self.table = TableHandle.create(
+            TableFolder.of(warehouse).below(FOLDER),
             updates_schema(relations),
             "relation",
             UPDATES_STATS,
@@ -229,7 +229,7 @@ class UpdatesReader:
     """Reads `_updates` at one version; `refresh` moves to the newest."""
 
     def __init__(self, warehouse: str) -> None:
-        table = Table.open(Place.of(warehouse).below(FOLDER), "relation")
+        table = TableHandle.open(TableFolder.of(warehouse).below(FOLDER), "relation")
         if table is None:
             raise FrescoError(
                 "READ_NO_WAREHOUSE",

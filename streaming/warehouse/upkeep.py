@@ -18,7 +18,7 @@ from deltalake.exceptions import CommitFailedError
 
 from streaming.warehouse.changelog import CHANGES_STATS
 from streaming.warehouse.data_files import SMALL, Action, delete_files, read_file, write_file
-from streaming.warehouse.delta_table import Conflict, FileEntry, Table, commit_properties
+from streaming.warehouse.delta_table import Conflict, FileEntry, TableHandle, commit_properties
 from streaming.warehouse.group_state import read_state, target_bytes, write_sorted
 from streaming.warehouse.group_writer import GroupWriter
 from streaming.warehouse.snapshot import KEPT_FROM, KEPT_SINCE
@@ -69,7 +69,7 @@ class Upkeep:
     def __init__(
         self,
         writer: GroupWriter | None,
-        numbered: Sequence[Table] = (),
+        numbered: Sequence[TableHandle] = (),
         options: UpkeepOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -96,7 +96,7 @@ class Upkeep:
             done += self._vacuum(table, end)
         return done
 
-    def _tables(self) -> list[Table]:
+    def _tables(self) -> list[TableHandle]:
         return [*([self._writer.state] if self._writer else []), *self._numbered]
 
     def _fold_state(self, writer: GroupWriter, end: float) -> UpkeepDone:
@@ -124,7 +124,7 @@ class Upkeep:
                 writer.index.forget(one.path)
         return done
 
-    def _fold_numbered(self, table: Table, end: float) -> UpkeepDone:
+    def _fold_numbered(self, table: TableHandle, end: float) -> UpkeepDone:
         table.refresh()
         done = UpkeepDone()
         for name in sorted({one.partition for one in table.files()}):
@@ -153,7 +153,7 @@ class Upkeep:
             chosen.append(one)
         return chosen
 
-    def _vacuum(self, table: Table, end: float) -> UpkeepDone:
+    def _vacuum(self, table: TableHandle, end: float) -> UpkeepDone:
         now = self._clock()
         last = self._vacuumed.setdefault(table.place.uri, now)
         if now - last < self._options.vacuum_s or now >= end:
@@ -166,7 +166,7 @@ class Upkeep:
 
 
 def _replace(
-    table: Table, chosen: Sequence[FileEntry], written: Sequence[Action], column: str
+    table: TableHandle, chosen: Sequence[FileEntry], written: Sequence[Action], column: str
 ) -> UpkeepDone:
     removals: list[Action] = [one.removal(column, data_change=False) for one in chosen]
     try:
@@ -178,7 +178,7 @@ def _replace(
     return UpkeepDone(len(chosen), len(written))
 
 
-def vacuum(table: Table, hours: int | None = None) -> int:
+def vacuum(table: TableHandle, hours: int | None = None) -> int:
     """Delete files that no version younger than the retention reads; how many there were.
 
     Args:
@@ -196,7 +196,7 @@ def vacuum(table: Table, hours: int | None = None) -> int:
     return len(deleted)
 
 
-def drop_below(table: Table, bound: int, since_ms: int | None = None) -> int:
+def drop_below(table: TableHandle, bound: int, since_ms: int | None = None) -> int:
     """Drop whole files of a numbered table that hold only numbers below a bound; how many.
 
     The bound is first written into the table's properties, so that a reader who misses the rows is

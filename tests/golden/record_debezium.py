@@ -19,7 +19,7 @@ import psycopg
 from kafka import KafkaConsumer, TopicPartition
 
 from streaming.demo.bank import create_bank
-from streaming.demo.embedded.parts import DATABASES, Source
+from streaming.demo.embedded.parts import DATABASES, StackSource
 from streaming.demo.embedded.stack import Stack
 
 TARGET = Path(__file__).parent / "debezium"
@@ -92,7 +92,7 @@ def run_transaction(dsn: str, statements: str) -> int:
 class Recorder:
     """Reads the topics of `sources` from their beginning until what is awaited has come."""
 
-    def __init__(self, stack: Stack, sources: tuple[Source, ...]) -> None:
+    def __init__(self, stack: Stack, sources: tuple[StackSource, ...]) -> None:
         self.records: list[dict[str, Any]] = []
         self._consumer = KafkaConsumer(bootstrap_servers=stack.bootstrap, fetch_max_wait_ms=10)
         topics = [
@@ -116,7 +116,7 @@ class Recorder:
             self._read()
         raise TimeoutError(f"nothing awaited came in {topic}")
 
-    def await_transaction(self, source: Source, txid: int, topic: str) -> None:
+    def await_transaction(self, source: StackSource, txid: int, topic: str) -> None:
         """Read on until END of `txid` and its event in `topic` are there."""
         self.await_record(
             source.transaction_topic,
@@ -162,7 +162,7 @@ def snapshot_done(value: dict[str, Any]) -> bool:
 
 def record_bank(with_schema: bool, path: Path) -> None:
     """The bank in two databases: snapshot, local changes of every kind, a global transaction."""
-    north, south = (Source(name, with_schema=with_schema) for name in DATABASES)
+    north, south = (StackSource(name, with_schema=with_schema) for name in DATABASES)
     with tempfile.TemporaryDirectory() as folder, Stack(folder) as stack:
         for name in DATABASES:
             create_bank(stack.dsn(name), ACCOUNTS)
@@ -185,7 +185,7 @@ def record_bank(with_schema: bool, path: Path) -> None:
 
 def record_types(options: tuple[tuple[str, str], ...], path: Path) -> None:
     """One table of odd types: the same rows once in the snapshot, once streamed, then changed."""
-    source = Source("north", tables=("public.odd",), with_schema=True, options=options)
+    source = StackSource("north", tables=("public.odd",), with_schema=True, options=options)
     with tempfile.TemporaryDirectory() as folder, Stack(folder) as stack:
         run_transaction(stack.dsn("north"), TYPES_TABLE)
         insert = "INSERT INTO odd VALUES " + ", ".join(TYPES_ROWS)

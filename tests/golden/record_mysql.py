@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from streaming.demo.embedded.connect_worker import Connect
-from streaming.demo.embedded.kafka_broker import Kafka, create_topics
+from streaming.demo.embedded.kafka_broker import KafkaBroker, create_topics
 from streaming.demo.embedded.mariadb_server import Mariadb
-from streaming.demo.embedded.parts import MARIADB_USER, Source, connector_config
+from streaming.demo.embedded.parts import MARIADB_USER, StackSource, connector_config
 from streaming.demo.embedded.ports import LOOPBACK, choose_ports
 from streaming.spark import jars
 from streaming.spark.artifacts import DEBEZIUM_VERSION, Artifact, ArtifactSet
@@ -112,7 +112,7 @@ class Bootstrap:
         self.bootstrap = bootstrap
 
 
-def options(source: Source, bootstrap: str, port: int, password: str) -> dict[str, str]:
+def options(source: StackSource, bootstrap: str, port: int, password: str) -> dict[str, str]:
     """The connector's configuration: that of the PostgreSQL one, as far as MySQL has it."""
     general = connector_config(
         source, host=LOOPBACK, port=port, user=MARIADB_USER, password=password
@@ -140,11 +140,11 @@ def record(
     words: Words = WORDS,
 ) -> None:
     """One snapshot and what comes after it."""
-    source = Source("shop", tables=tuple(f"shop.{table}" for table in tables))
+    source = StackSource("shop", tables=tuple(f"shop.{table}" for table in tables))
     ports = choose_ports(folder, dict.fromkeys(("kafka", "controller", "mariadb", "connect")))
     server, kafka = (
         Mariadb(folder, ports["mariadb"]),
-        Kafka(folder, ports["kafka"], ports["controller"]),
+        KafkaBroker(folder, ports["kafka"], ports["controller"]),
     )
     connect = MysqlConnect(folder, ports["connect"], f"{LOOPBACK}:{ports['kafka']}")
     try:
@@ -173,7 +173,7 @@ def record(
         server.stop()
 
 
-def _quiet(recorder: Recorder, source: Source) -> Any:
+def _quiet(recorder: Recorder, source: StackSource) -> Any:
     """END of the last row's transaction."""
     rows = [r for r in recorder.records if r["topic"] == source.row_topics[0] and r["value"]]
     last = payload(rows[-1]["value"])["transaction"]

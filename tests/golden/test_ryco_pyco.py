@@ -14,7 +14,7 @@ import pytest
 
 from streaming.algebra.bag import Bag, added, evaluate
 from streaming.messages import ActionList, RelRun, Updates
-from streaming.pipeline.consistency import Watched, base_inconsistency, view_inconsistency
+from streaming.pipeline.consistency import ReadersView, base_inconsistency, view_inconsistency
 from streaming.pipeline.costs import Rates, formula_6, group_updates, pyco_costs, ryco
 from streaming.pipeline.pyco import ViewGraph, internal_bases, pyco, view_graph
 from tests.askedsources import tables
@@ -44,7 +44,7 @@ def world(modes: Mapping[str, str] | None = None) -> Views:
     return views
 
 
-def watched(views: Views, name: str, states: list[Bag]) -> Watched[Bag]:
+def watched(views: Views, name: str, states: list[Bag]) -> ReadersView[Bag]:
     """A view over the two bases, whatever it scans."""
 
     def define(bases: Mapping[str, Bag]) -> Bag:
@@ -53,7 +53,7 @@ def watched(views: Views, name: str, states: list[Bag]) -> Watched[Bag]:
             known[view] = evaluate(tree, known)
         return known[name]
 
-    return Watched(tuple(BASES), define, states)
+    return ReadersView(tuple(BASES), define, states)
 
 
 def maintained(name: str, order: tuple[int, ...]) -> tuple[Views, dict[int, Bag], list[Bag]]:

@@ -12,13 +12,13 @@ from streaming.algebra.bag import Numbered, flat
 from streaming.algebra.source_queries import Answer, Query, SourceAnswer, SourceQuery
 from streaming.ask.processor import QueryProcessor
 from streaming.messages import ActionList, Updates
-from streaming.viewmanagers.asking.holding_queue import Batch
-from streaming.viewmanagers.asking.sweep import Sweep, SweepManager, Work
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.asking.holding_queue import HeldBatch
+from streaming.viewmanagers.asking.sweep import Sweep, SweepInHand, SweepManager
+from streaming.viewmanagers.base import ManagedView
 from tests.askedsources import Sources, tables, view
 
 CHAIN = tables(x__s1="a b", y__s2="b c", z__s3="c d")
-CHAIN_VIEW = ViewSpec(
+CHAIN_VIEW = ManagedView(
     "v",
     "g",
     view(
@@ -33,7 +33,7 @@ class Mediator:
     """A manager and its query processor; statements go to the sources when a test says so."""
 
     def __init__(
-        self, spec: ViewSpec, kind: type[SweepManager[Numbered]] = SweepManager, **rows: Any
+        self, spec: ManagedView, kind: type[SweepManager[Numbered]] = SweepManager, **rows: Any
     ):
         initial = {name.replace("__", "."): found for name, found in rows.items()}
         self.sources = Sources(spec, initial)
@@ -119,8 +119,10 @@ def test_figure_9_local_compensation_removes_concurrent_updates_of_the_relation_
 BASES = tables(x__b1="a", y__b2="a")
 
 
-def join_of_bases(name: str) -> ViewSpec:
-    return ViewSpec(name, "g", view("SELECT b1.a FROM x.b1 b1 JOIN y.b2 b2 ON b1.a = b2.a", BASES))
+def join_of_bases(name: str) -> ManagedView:
+    return ManagedView(
+        name, "g", view("SELECT b1.a FROM x.b1 b1 JOIN y.b2 b2 ON b1.a = b2.a", BASES)
+    )
 
 
 def test_example_4_both_views_follow_the_one_update_message_order() -> None:
@@ -139,7 +141,7 @@ def test_example_4_both_views_follow_the_one_update_message_order() -> None:
 class AsPrinted(SweepManager[Numbered]):
     """Figure 9 word by word: the updates subtracted are those of the update's own source."""
 
-    def compensated(self, work: Work[Numbered], place: int, rows: Numbered) -> Numbered:
+    def compensated(self, work: SweepInHand[Numbered], place: int, rows: Numbered) -> Numbered:
         (update_source,) = work.batch.change.deltas
         return super().compensated(work, place, rows) if place == update_source else rows
 
@@ -159,7 +161,7 @@ def test_figure_9_as_printed_counts_a_concurrent_update_twice() -> None:
 class InParallel(SweepManager[Numbered]):
     """Section 3.3's "in parallel": each changed parent is swept as if the others were done."""
 
-    def _begun(self, first: int, batch: Batch[Numbered]) -> Work[Numbered]:
+    def _begun(self, first: int, batch: HeldBatch[Numbered]) -> SweepInHand[Numbered]:
         work = super()._begun(first, batch)
         every = frozenset(self.psj.places)
         return replace(work, sweeps=tuple(replace(sweep, new=every) for sweep in work.sweeps))

@@ -14,7 +14,7 @@ import numpy as np
 from painting_histories import GROUP, rows
 
 from streaming.algebra.scans import ScanNeed
-from streaming.integrator.relevance import Changes, ViewNeed, runs
+from streaming.integrator.relevance import BatchChanges, ViewNeed, runs
 from streaming.merge.algorithms import Manager, merge_of
 from streaming.merge.batching import GREEDY, Batching
 from streaming.merge.by_blocks import BlockMerge
@@ -204,7 +204,7 @@ class _Writer:
             for scan in scans:
                 seen = np.array([self.rng.random() < 0.8 for _ in numbers], bool)
                 work[scan] = changed[scan.relation] & seen
-        return runs(Changes(first, last, changed, work), needs, sorted(self.members))
+        return runs(BatchChanges(first, last, changed, work), needs, sorted(self.members))
 
     def _lists(self, last: int, whole: bool = False) -> None:
         """What the managers send when they have heard of the numbers up to `last`."""

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.cdc.held_rows import INLINE, Held, HeldFiles
+from streaming.cdc.held_rows import INLINE, HeldFiles, HeldRows
 from streaming.durable import as_json
 
 SCHEMA = pa.schema([("offset", pa.int64()), ("transaction", pa.string()), ("a0", pa.string())])
@@ -32,7 +32,7 @@ def test_rows_are_kept_and_read_alike_staged_and_restarted(data: st.DataObject) 
 
     store = HeldFiles(stage, lambda name, columns: files[name].select(columns))
     looked_at = data.draw(st.sampled_from([("offset", "transaction"), None]))
-    empty = Held(SCHEMA, looked_at, store)
+    empty = HeldRows(SCHEMA, looked_at, store)
     held, expected, given_out = empty, SCHEMA.empty_table(), 0
     for act in data.draw(
         st.lists(st.sampled_from(["plus", "keep", "snapshot", "restart"]), max_size=12)

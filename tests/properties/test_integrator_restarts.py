@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from streaming.errors import ProtocolError
 from streaming.integrator.integrator_machine import Completed, IntegratorMachine
 from streaming.integrator.knots import Touched
-from streaming.integrator.window import Closed, Part
+from streaming.integrator.window import Closed, PartOfGlobal
 from tests.numberedlogs import touched_of
 
 seeds = st.integers(min_value=0, max_value=2**40)
@@ -71,7 +71,7 @@ class Logs:
                 last = min(sent[source] + rng.randint(0, 3), len(log))
                 blocks[source], sent[source] = (sent[source] + 1, last), last
             parts = [
-                Part(source, ordinal, name, self.parts[name])
+                PartOfGlobal(source, ordinal, name, self.parts[name])
                 for source, (first, last) in blocks.items()
                 for ordinal in range(first, last + 1)
                 if (name := self.logs[source][ordinal - 1][1]) is not None
@@ -88,7 +88,7 @@ def breaches(message: Completed) -> Iterator[Completed]:
     source, (first, last) = next(iter(message.blocks.items()), ("a", (1, 0)))
     yield replace(message, blocks={**message.blocks, source: (first + 99, first + 99)})
     yield replace(message, blocks={**message.blocks, "unknown": (1, 1)})
-    yield replace(message, parts=(*message.parts, Part(source, last + 1, "g", 2)))
+    yield replace(message, parts=(*message.parts, PartOfGlobal(source, last + 1, "g", 2)))
     yield replace(message, closed=(*message.closed, Closed(source), Closed(source)))
     yield replace(message, closed=(*message.closed, Closed("unknown")))
 

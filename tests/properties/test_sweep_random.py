@@ -19,7 +19,7 @@ from streaming.ask.processor import QueryProcessor
 from streaming.durable import as_json
 from streaming.messages import ActionList, SourceLog, Updates
 from streaming.viewmanagers.asking.sweep import SweepManager
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from tests.askedsources import Change, Sources, tables, view
 
 RELATIONS = tables(x__r="a b", y__s="b c", z__t="c d", x__u="d e")
@@ -32,7 +32,7 @@ VIEWS = {
     "product": "SELECT r.a, s.c FROM x.r r CROSS JOIN y.s s",
     "one": "SELECT r.b FROM x.r r WHERE r.a > 0",
 }
-SPECS = {name: ViewSpec("v", "g", view(sql, RELATIONS)) for name, sql in VIEWS.items()}
+SPECS = {name: ManagedView("v", "g", view(sql, RELATIONS)) for name, sql in VIEWS.items()}
 HISTORIES = 150
 """Per view."""
 
@@ -40,7 +40,7 @@ HISTORIES = 150
 class History:
     """One random history of one view."""
 
-    def __init__(self, spec: ViewSpec, rng: random.Random, window: int) -> None:
+    def __init__(self, spec: ManagedView, rng: random.Random, window: int) -> None:
         self.rng, self.window = rng, window
         initial = {name: [self.row() for _ in range(rng.randrange(3))] for name in RELATIONS}
         self.sources = Sources(spec, initial)

@@ -15,10 +15,10 @@ from askedmariadb import log_end, log_of
 from streaming.ask.mariadb.mariadb_kind import MYSQL_LOG
 from streaming.ask.mariadb.mysql_catalog import read_schemas
 from streaming.ask.mariadb.mysql_url import arguments, parse_url
-from streaming.capture.envelope import Envelope, Table
+from streaming.capture.envelope import CapturedTable, Envelope
 from streaming.capture.log_events import Commit, RowChange
-from streaming.capture.position import Progress
-from streaming.capture.publishing import Publisher
+from streaming.capture.position import PublishedPosition
+from streaming.capture.publishing import LogPublisher
 from streaming.captured.captured_schema import CapturedRelation
 from streaming.demo.embedded.mariadb_server import Mariadb
 from tests.changingviews import Shop
@@ -50,10 +50,10 @@ class AlteredMariadbTable(AlteredTable):
         self._reader = log_of(server, at, "entry", "done")
         self._events = self._reader.events()
         tables = {
-            ("shop", "entry"): Table("shop", "entry", "north.shop.entry", ("id",)),
-            ("shop", "done"): Table("shop", "done", "north.shop.done", ()),
+            ("shop", "entry"): CapturedTable("shop", "entry", "north.shop.entry", ("id",)),
+            ("shop", "done"): CapturedTable("shop", "done", "north.shop.done", ()),
         }
-        self._publisher = Publisher(Envelope("north", "notes"), tables, Progress(at))
+        self._publisher = LogPublisher(Envelope("north", "notes"), tables, PublishedPosition(at))
 
     def run(self, *statements: str) -> None:
         with self._asked.cursor() as cursor:

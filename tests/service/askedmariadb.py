@@ -8,7 +8,7 @@ from typing import Any
 from streaming.ask.mariadb.mysql_catalog import read_schemas, without_transactions
 from streaming.ask.mariadb.mysql_session import PLAIN
 from streaming.ask.mariadb.mysql_source import MysqlSource
-from streaming.ask.mariadb.mysql_state import Place, current_place
+from streaming.ask.mariadb.mysql_state import LogPlace, current_place
 from streaming.ask.mariadb.mysql_url import connect, parse_url
 from streaming.capture.binlog import LogReader
 from streaming.capture.log_events import Commit, RowChange
@@ -24,7 +24,7 @@ def source(server: Mariadb, ops: DuckOperators, *tables: str) -> MysqlSource:
     return MysqlSource("shop", server.url("shop"), captured(server, *tables), ops)
 
 
-def log_end(server: Mariadb) -> Place:
+def log_end(server: Mariadb) -> LogPlace:
     """Where the log ends now."""
     with connect(parse_url(server.url("shop"), "shop"), "shop", conv=PLAIN) as connection:
         return current_place(connection)

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from streaming import packed_rows as packing
-from streaming.algebra.source_queries import Part, SourceAnswer, SourceQuery
+from streaming.algebra.source_queries import QueryPart, SourceAnswer, SourceQuery
 from streaming.algebra.tree import Relation, Tree
 from streaming.ask.postgres.pg_catalog import read_schemas
 from streaming.ask.postgres.pg_source import PostgresSource
@@ -68,7 +68,7 @@ def view(sql: str, found: list[CapturedRelation]) -> Tree:
 def asked(
     source: PostgresSource, *parts: tuple[Tree, Mapping[str, Signed]]
 ) -> SourceAnswer[Signed]:
-    listed = tuple(Part(tree, inputs) for tree, inputs in parts)
+    listed = tuple(QueryPart(tree, inputs) for tree, inputs in parts)
     return source.answer(SourceQuery("v", 1, 1, source.name, listed))
 
 

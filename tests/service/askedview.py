@@ -23,7 +23,7 @@ from streaming.viewmanagers.asking.c_strobe import CStrobe
 from streaming.viewmanagers.asking.compensating import CompensatingManager
 from streaming.viewmanagers.asking.strobe import Strobe
 from streaming.viewmanagers.asking.sweep import SweepManager
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.modes import WINDOW
 
 MODES = {
@@ -46,7 +46,7 @@ class AskedView:
     """
 
     mode: str
-    spec: ViewSpec
+    spec: ManagedView
     source: PostgresSource
     operators: DuckOperators
     relations: dict[str, Any]

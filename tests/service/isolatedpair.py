@@ -35,7 +35,7 @@ from streaming.isolated.session_group import SessionGroup
 from streaming.metrics import Metrics
 from streaming.runtime.pulse import NOTHING
 from streaming.runtime.step import Fence, Manifest, ManifestStore, Stepper
-from streaming.warehouse.data_files import Place
+from streaming.warehouse.data_files import TableFolder
 from streaming.warehouse.delta_table import ViewTable
 from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.epoch_log import all_epochs
@@ -149,7 +149,7 @@ class Pair:
 
     def judge(self) -> list[Epoch]:
         """All epochs, each of which is a state of the databases; the states only go forward."""
-        place, before = Place.of(self.folder), (-1, -1)
+        place, before = TableFolder.of(self.folder), (-1, -1)
         table, _ = open_group(place, GROUP)
         epochs = [one.epoch for one in all_epochs(table.place, table.version)]
         assert [one.epoch for one in epochs] == list(range(1, len(epochs) + 1))
@@ -203,7 +203,7 @@ def change_c(connection: Any, rows: Rows, key: int, rng: random.Random) -> None:
 def shown(pair: Pair, view: str) -> Rows:
     """A view's rows at the newest epoch."""
     (table,) = (one for one in view_tables(pair) if one.name == view)
-    return _counted(at_latest(Place.of(pair.folder), GROUP).rows(table))
+    return _counted(at_latest(TableFolder.of(pair.folder), GROUP).rows(table))
 
 
 def shown_counter(pair: Pair, name: str) -> int:

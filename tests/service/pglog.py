@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from streaming.algebra.bag import Numbered
 from streaming.algebra.tree import Relation
-from streaming.demo.embedded.slot_log import Committed, SlotLog
+from streaming.demo.embedded.slot_log import SlotLog, SlotTransaction
 from streaming.engines.duck.duck_operators import DuckOperators
 from streaming.engines.duck.signed import Signed
 from streaming.messages import RelRun, SourceLog, Updates
@@ -43,7 +43,11 @@ class Log:
 
     def more(self, operators: DuckOperators) -> Updates | None:
         """The transactions committed since, None when the log did not move."""
-        first, rows, log = self.number + 1, dict[str, Numbered](), list[tuple[int, Committed]]()
+        first, rows, log = (
+            self.number + 1,
+            dict[str, Numbered](),
+            list[tuple[int, SlotTransaction]](),
+        )
         for one in self._slot.more():
             self.number += 1
             self.committed[self.number] = one.seconds
@@ -64,7 +68,7 @@ class Log:
         operators: DuckOperators,
         first: int,
         rows: Mapping[str, Numbered],
-        log: list[tuple[int, Committed]],
+        log: list[tuple[int, SlotTransaction]],
     ) -> Updates:
         return Updates(
             group="g",

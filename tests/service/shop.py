@@ -6,7 +6,7 @@ import psycopg
 from conftest import Bank
 
 from streaming.demo.embedded.kafka_broker import create_topics
-from streaming.demo.embedded.parts import POSTGRES_USER, Source, connector_config
+from streaming.demo.embedded.parts import POSTGRES_USER, StackSource, connector_config
 from streaming.demo.embedded.ports import LOOPBACK
 from streaming.demo.embedded.postgres_server import create_databases
 
@@ -20,7 +20,7 @@ INSERT INTO orders VALUES (1, 9.50, 3);
 
 def capture_shop(bank: Bank, name: str = SHOP) -> str:
     """A database with orders under a connector of its own; returns its connection string."""
-    stack, shop = bank.stack.stack, Source(name, tables=("public.orders",))
+    stack, shop = bank.stack.stack, StackSource(name, tables=("public.orders",))
     create_databases(stack.dsn(POSTGRES_USER), [shop.name])
     with psycopg.connect(stack.dsn(shop.name)) as connection:
         connection.execute(ORDERS)

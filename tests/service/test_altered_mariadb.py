@@ -16,10 +16,10 @@ from askedmariadb import captured, log_end, log_of
 from mysqlservers import MARIADBS, database_server
 
 from streaming.ask.mariadb.mariadb_kind import MYSQL_LOG
-from streaming.capture.envelope import Envelope, Table
+from streaming.capture.envelope import CapturedTable, Envelope
 from streaming.capture.log_events import Commit, Ddl, RowChange
-from streaming.capture.position import Progress
-from streaming.capture.publishing import Publisher
+from streaming.capture.position import PublishedPosition
+from streaming.capture.publishing import LogPublisher
 from streaming.captured.captured_schema import CapturedSource
 from streaming.captured.layout import Layout, grown
 from streaming.cdc.debezium import Decoder
@@ -134,8 +134,10 @@ def test_oddity_37_a_column_dropped_and_made_anew_is_told_by_a_row_without_it(
         reader.close()
     (change,) = (one for one in found if isinstance(one, RowChange))
     assert change.op == "u" and change.before == change.after == {"id": 1, "b": 100}
-    table = Table("shop", "anew", "shop.shop.anew", ("id",))
-    publisher = Publisher(Envelope("shop", "n"), {("shop", "anew"): table}, Progress(at))
+    table = CapturedTable("shop", "anew", "shop.shop.anew", ("id",))
+    publisher = LogPublisher(
+        Envelope("shop", "n"), {("shop", "anew"): table}, PublishedPosition(at)
+    )
     messages = [message for event in found for message in publisher.handle(event)]
     records = [(m[0], m[2].decode()) for m in messages if m[0] == table.topic and m[2]]
     decoder = Decoder(before, [CapturedSource("shop", "shop", log=MYSQL_LOG)])

@@ -30,7 +30,7 @@ from streaming.ask.postgres.pg_source import PostgresSource
 from streaming.demo.embedded.postgres_server import Postgres
 from streaming.demo.pace import Pace
 from streaming.durable import as_json
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 
 TRANSACTIONS, AHEAD = 120, 30
 PAUSE = 0.06
@@ -147,7 +147,7 @@ def test_every_state_of_the_view_is_the_source_s_at_its_number(
         connection.execute(TABLES.encode())
     found, ops = asked.captured(dsn, "o", "c", "p"), asked.operators(tmp_path)
     relations = asked.relations(found)
-    spec = ViewSpec("v", "g", asked.view(VIEW, found))
+    spec = ManagedView("v", "g", asked.view(VIEW, found))
     view = AskedView(mode, spec, PostgresSource("north", dsn, found, ops), ops, relations)
     with closing(Log(dsn, relations, "v")) as log, closing(view.source):
         play(view, log, dsn, pins)

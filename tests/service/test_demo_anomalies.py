@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from streaming.demo.anomalies.all_anomalies import SCENARIOS
-from streaming.demo.anomalies.shown import Anomaly, Outcome, Side, bag
+from streaming.demo.anomalies.shown import Anomaly, AnomalyShown, Side, bag
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_the_states_are_those_of_the_papers(told: dict[str, Any]) -> None:
     assert "T2: TR2 has read ty(2) and waits for tx" in found["figure-1"]["history"]
 
 
-OUTCOME = Outcome(
+OUTCOME = AnomalyShown(
     anomaly=Anomaly("k", "t", "p", "s"),
     seed=1,
     views=("v",),

@@ -22,7 +22,7 @@ from services import until
 
 from streaming.demo.bank import BULK_FIRST_ID, bulk_transfers, create_bank
 from streaming.demo.bank_workload import Workload
-from streaming.demo.embedded.parts import BANK_TABLES, DATABASES, Source, bank_sources
+from streaming.demo.embedded.parts import BANK_TABLES, DATABASES, StackSource, bank_sources
 from streaming.demo.embedded.stack import Stack
 from streaming.demo.pace import Pace
 from streaming.errors import FrescoError
@@ -35,7 +35,7 @@ Record = dict[str, Any]
 class Topics:
     """Everything in the topics of `sources`, read on with every call of `read`."""
 
-    def __init__(self, stack: Stack, sources: tuple[Source, ...]) -> None:
+    def __init__(self, stack: Stack, sources: tuple[StackSource, ...]) -> None:
         self.values: dict[str, list[Record | None]] = defaultdict(list)
         self._consumer = KafkaConsumer(bootstrap_servers=stack.bootstrap, fetch_max_wait_ms=20)
         partitions = [TopicPartition(topic, 0) for one in sources for topic in one.topics]
@@ -50,7 +50,7 @@ class Topics:
                 self.values[message.topic].append(value)
         return self
 
-    def rows(self, source: Source, table: str) -> dict[Any, Record]:
+    def rows(self, source: StackSource, table: str) -> dict[Any, Record]:
         """The table's rows by id, as its events add up."""
         found: dict[Any, Record] = {}
         for event in self.values[f"{source.name}.{table}"]:
@@ -78,7 +78,7 @@ def database_rows(dsn: str, table: str) -> dict[Any, Record]:
     return {row["id"]: row for row in rows}
 
 
-def in_step(stack: Stack, topics: Topics, sources: tuple[Source, ...]) -> bool:
+def in_step(stack: Stack, topics: Topics, sources: tuple[StackSource, ...]) -> bool:
     """True when the topics add up to the databases."""
     topics.read()
     return all(
@@ -156,7 +156,7 @@ def test_topics_add_up_to_databases_that_work_before_and_after_capture(stack: St
     assert entries_sum(stack) == 0
 
 
-def assert_transactions_whole(topics: Topics, source: Source) -> None:
+def assert_transactions_whole(topics: Topics, source: StackSource) -> None:
     """Every transaction has BEGIN and END, and as many row events as END counts."""
     markers = [value for value in topics.values[source.transaction_topic] if value]
     ends = {one["id"].split(":")[0]: one for one in markers if one["status"] == "END"}
@@ -235,7 +235,7 @@ def test_bulk_transfers_are_one_transaction_each_and_sum_to_zero(stack: Stack) -
 def test_a_connector_that_cannot_run_is_an_error_with_its_reason(stack: Stack) -> None:
     by_hand = ("publication.autocreate.mode", "disabled")
     with pytest.raises(FrescoError, match=r"slot\.name.*must contain only") as raised:
-        stack.capture([Source("north", options=(by_hand, ("slot.name", "Not-A-Slot")))])
+        stack.capture([StackSource("north", options=(by_hand, ("slot.name", "Not-A-Slot")))])
     assert raised.value.code == "EMBEDDED_START_FAILED"
     assert raised.value.where == "fresco-north"
     servers = (stack.connect, stack.kafka, stack.postgres)
@@ -247,7 +247,7 @@ def test_a_connector_that_cannot_run_is_an_error_with_its_reason(stack: Stack) -
 
     with pytest.raises(FrescoError, match=r"(?i)publication") as raised:
         options = (by_hand, ("database.dbname", "north"))
-        stack.capture([Source("astray", options=options)])
+        stack.capture([StackSource("astray", options=options)])
         until(ever_fails, "the failed task")
     assert raised.value.where == "fresco-astray"
 

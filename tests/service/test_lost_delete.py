@@ -10,12 +10,12 @@ from askedmariadb import captured, log_end, log_of
 from mysqlservers import MARIADBS, database_server
 
 from streaming.ask.mariadb.mariadb_kind import MYSQL_LOG
-from streaming.capture.envelope import Envelope, Table
+from streaming.capture.envelope import CapturedTable, Envelope
 from streaming.capture.log_events import Commit, RowChange
-from streaming.capture.position import Progress
-from streaming.capture.publishing import Publisher
+from streaming.capture.position import PublishedPosition
+from streaming.capture.publishing import LogPublisher
 from streaming.captured.captured_schema import CapturedSource
-from streaming.configuration.source_config import Source
+from streaming.configuration.source_config import SourceConfig
 from streaming.demo.embedded.mariadb_server import Mariadb
 from streaming.pipeline.catalog import load_views
 from streaming.pipeline.choosing import choose
@@ -55,14 +55,14 @@ class Logged(Shop):
         self._server, self._marks = server, 0
         super().__init__(folder, views=VIEWS)
         tables = {name: f"shop.{name}" for name in TABLES}
-        source = Source(database="mariadb", tables=tables, snapshot=False)
+        source = SourceConfig(database="mariadb", tables=tables, snapshot=False)
         self.config = self.config.model_copy(update={"sources": {"shop": source}})
         self._captured = captured(server, *TABLES)
         start = log_end(server)
         self._reader = log_of(server, start, *TABLES)
         self._log = self._reader.events()
-        known = {("shop", n): Table("shop", n, f"shop.shop.{n}", ("id",)) for n in TABLES}
-        self._publisher = Publisher(Envelope("shop", "n"), known, Progress(start))
+        known = {("shop", n): CapturedTable("shop", n, f"shop.shop.{n}", ("id",)) for n in TABLES}
+        self._publisher = LogPublisher(Envelope("shop", "n"), known, PublishedPosition(start))
 
     def read(self) -> None:
         """All that has been logged until now."""

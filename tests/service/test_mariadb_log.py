@@ -19,10 +19,10 @@ from streaming.ask.mariadb.mysql_catalog import read_schemas
 from streaming.ask.mariadb.mysql_check import check_server
 from streaming.ask.mariadb.mysql_url import arguments, asking, parse_url
 from streaming.capture import rollbacks
-from streaming.capture.envelope import Envelope, Table
+from streaming.capture.envelope import CapturedTable, Envelope
 from streaming.capture.log_events import RowChange, Truncate
-from streaming.capture.position import Progress
-from streaming.capture.publishing import Publisher
+from streaming.capture.position import PublishedPosition
+from streaming.capture.publishing import LogPublisher
 from streaming.captured.captured_schema import CapturedSource
 from streaming.captured.checked import Checked
 from streaming.cdc.debezium import Decoder
@@ -190,12 +190,12 @@ def test_rows_say_the_types_they_were_written_by(server: Mariadb) -> None:
         "INSERT INTO shop.done VALUES (1)",
     )
     after = captured(server, "typed")
-    table = Table("shop", "typed", "shop.shop.typed", ("id",))
-    done = Table("shop", "done", "shop.shop.done", ())
-    publisher = Publisher(
+    table = CapturedTable("shop", "typed", "shop.shop.typed", ("id",))
+    done = CapturedTable("shop", "done", "shop.shop.done", ())
+    publisher = LogPublisher(
         Envelope("shop", "n"),
         {("shop", "typed"): table, ("shop", "done"): done},
-        Progress(at),
+        PublishedPosition(at),
     )
     events = until_end(log_of(server, at, "typed", "done"))
     messages = [m for event in events if event is not None for m in publisher.handle(event)]

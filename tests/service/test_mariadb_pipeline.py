@@ -15,9 +15,9 @@ from proofs import assert_complete, assert_equal, assert_every_epoch_once, asser
 from services import Pipeline, Process, until
 from twodatabases import Shop, open_shop, parts, shop_pipeline, start_capture
 
-from streaming.ask.mariadb.mysql_state import Place
+from streaming.ask.mariadb.mysql_state import LogPlace
 from streaming.capture.kafka_writer import MAX_RECORD_BYTES, Writer
-from streaming.capture.position import Progress
+from streaming.capture.position import PublishedPosition
 from streaming.configuration.pipeline_config import parse_config
 from streaming.errors import FrescoError
 from streaming.proof.databases import databases
@@ -143,7 +143,7 @@ def test_an_event_that_no_topic_takes_ends_a_capture_and_shows_nothing_of_it(
         writer = Writer(config, "large", ["large.store.entry"])
         with pytest.raises(FrescoError) as refused:
             writer.send([("large.store.entry", b"key", random.Random(size).randbytes(size))])
-            writer.commit(Progress(Place("log.000001", 4), 1, "", 1))
+            writer.commit(PublishedPosition(LogPlace("log.000001", 4), 1, "", 1))
         assert refused.value.code == "CAPTURE_RECORD_SIZE" and "large" in refused.value.where
         assert "max.message.bytes" in refused.value.todo
         assert writer.progress() is None

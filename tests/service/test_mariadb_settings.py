@@ -15,8 +15,8 @@ from twodatabases import mariadb_server
 from streaming.ask.mariadb.mysql_check import (
     SETTINGS,
     Cascade,
+    CheckedTable,
     Server,
-    Table,
     _server_checks,
     _table_checks,
     check_server,
@@ -166,7 +166,9 @@ def test_settings_that_this_server_does_not_have(variables: dict[str, str], leve
         "binlog_row_metadata": "FULL",
     }
     asked = Server(False, right | variables, follows=True)
-    levels = [one.level for one in _server_checks("log", asked, [Table(("a", "b"), "BASE TABLE")])]
+    levels = [
+        one.level for one in _server_checks("log", asked, [CheckedTable(("a", "b"), "BASE TABLE")])
+    ]
     assert levels == ([level] if level else [])
 
 
@@ -194,7 +196,7 @@ def test_engines_are_judged_by_what_the_log_has_of_them(server: Mariadb, engine:
     """The statement that mends one is tried; those of other packages are judged by their names."""
     level, code = {**BUILT_IN, **ADDED}[engine]
     if engine in ADDED:
-        table = Table(("shop", "x"), "BASE TABLE", engine.upper())
+        table = CheckedTable(("shop", "x"), "BASE TABLE", engine.upper())
         judged = list(_table_checks("x", Server(True, {}), table, True))
         assert [(one.level, one.code) for one in judged] == [(level, code)]
         return
@@ -289,6 +291,6 @@ def test_cascades_are_logged_where_the_sql_layer_does_them(
     variables: dict[str, str], mariadb: bool, refused: bool
 ) -> None:
     key = Cascade("k", ("`p`",), ("`shop`", "`p`"), ("`id`",), "CASCADE", "")
-    table = Table(("shop", "t"), "BASE TABLE", "INNODB", cascades=(key,))
+    table = CheckedTable(("shop", "t"), "BASE TABLE", "INNODB", cascades=(key,))
     judged = list(_table_checks("t", Server(mariadb, variables), table, True))
     assert [one.code for one in judged] == (["SOURCE_CASCADES"] if refused else [])

@@ -20,9 +20,9 @@ from streaming.ask.mariadb.mariadb_kind import MYSQL_LOG
 from streaming.ask.mariadb.mysql_session import PLAIN
 from streaming.ask.mariadb.mysql_source import MysqlSource
 from streaming.ask.mariadb.mysql_url import connect, parse_url
-from streaming.capture.envelope import Envelope, Table
-from streaming.capture.initial_scan import Scan as TableScan
-from streaming.capture.initial_scan import Snapshot, begin
+from streaming.capture.envelope import CapturedTable, Envelope
+from streaming.capture.initial_scan import InitialScan, begin
+from streaming.capture.initial_scan import ScanProgress as TableScan
 from streaming.capture.log_events import Commit, RowChange, Truncate
 from streaming.captured.captured_schema import CapturedSource
 from streaming.cdc.debezium import Decoder
@@ -80,10 +80,10 @@ def test_a_row_is_the_same_from_the_snapshot_the_log_a_query_and_verify(
     for number, row in enumerate(ROWS, 1):
         server.execute(f"SET time_zone = '+00:00'; INSERT INTO shop.odd VALUES {row % number}")
     url = parse_url(server.url("shop"), "shop")
-    table, envelope = Table("shop", "odd", "shop.shop.odd", ("id",)), Envelope("shop", "n")
+    table, envelope = CapturedTable("shop", "odd", "shop.shop.odd", ("id",)), Envelope("shop", "n")
     with connect(url, "shop", conv=PLAIN) as connection:
         at = begin(connection)
-        snapshot, scan = Snapshot(connection, at, 1, 0, "precise"), TableScan(table)
+        snapshot, scan = InitialScan(connection, at, 1, 0, "precise"), TableScan(table)
         events = [json.loads(value or b"") for _, _, value in snapshot.rows(envelope, table, scan)]
     assert scan.rows == len(ROWS)
     reader = log_of(server, at, "odd")

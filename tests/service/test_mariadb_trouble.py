@@ -16,11 +16,11 @@ from twodatabases import mariadb_server
 from streaming.ask.mariadb.mysql_catalog import read_schemas
 from streaming.ask.mariadb.mysql_check import check_rights, check_server, require
 from streaming.ask.mariadb.mysql_session import PLAIN, MysqlSession
-from streaming.ask.mariadb.mysql_state import Place
+from streaming.ask.mariadb.mysql_state import LogPlace
 from streaming.ask.mariadb.mysql_url import asking, connect, parse_url
 from streaming.capture.capturing import PASSING, Capture
 from streaming.capture.initial_scan import gtid_at
-from streaming.capture.position import Progress
+from streaming.capture.position import PublishedPosition
 from streaming.configuration.pipeline_config import Config, parse_config
 from streaming.demo.embedded.mariadb_server import Mariadb
 from streaming.engines.duck.duck_operators import DuckOperators
@@ -151,14 +151,14 @@ def test_a_log_that_is_another_than_it_was_is_not_read_on(server: Mariadb) -> No
     server.execute("INSERT INTO shop.odd VALUES (7)")
     url, at = server.url("shop"), log_end(server)
     with connect(parse_url(url, "shop"), "shop", conv=PLAIN) as connection:
-        known = Progress(at, 1, gtid_at(connection, at) or "", 1)
+        known = PublishedPosition(at, 1, gtid_at(connection, at) or "", 1)
     capture = Capture(store_config(url), "shop", print)
     assert known.gtid
-    gone = replace(known, at=Place("other-bin.000009", 4))
+    gone = replace(known, at=LogPlace("other-bin.000009", 4))
     for same in (known, replace(known, gtid=""), gone):
         capture._check_same_log(same)
 
-    def refused(progress: Progress) -> FrescoError:
+    def refused(progress: PublishedPosition) -> FrescoError:
         with pytest.raises(FrescoError) as found:
             capture._check_same_log(progress)
         assert found.value.code == "CAPTURE_LOG_CHANGED" and found.value.where == "source shop"
@@ -172,7 +172,7 @@ def test_a_log_that_is_another_than_it_was_is_not_read_on(server: Mariadb) -> No
     assert "stood 0-9-9 of server 1" in refused(replace(known, gtid="0-9-9")).what
     server.execute("RESET MASTER")
     with pytest.raises(FrescoError, match="CAPTURE_LOG_PURGED"):  # there is no such place any more
-        until_rows(log_of(server, Place(log_end(server).file, 1 << 20), "odd"), 1)
+        until_rows(log_of(server, LogPlace(log_end(server).file, 1 << 20), "odd"), 1)
     server.execute("INSERT INTO shop.odd VALUES (8)")  # and now there is one, by chance
     error = refused(replace(known, at=log_end(server)))
     assert f"stood {known.gtid} of server 1, now 0-1-1 of server 1" in error.what

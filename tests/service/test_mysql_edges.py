@@ -26,9 +26,9 @@ from streaming.ask.mariadb.mariadb_kind import MYSQL_LOG
 from streaming.ask.mariadb.mysql_session import PLAIN
 from streaming.ask.mariadb.mysql_url import connect, parse_url
 from streaming.ask.mariadb.mysql_values import columns_of
-from streaming.capture.envelope import Envelope, Table
-from streaming.capture.initial_scan import Scan as TableScan
-from streaming.capture.initial_scan import Snapshot, begin
+from streaming.capture.envelope import CapturedTable, Envelope
+from streaming.capture.initial_scan import InitialScan, begin
+from streaming.capture.initial_scan import ScanProgress as TableScan
 from streaming.capture.log_events import RowChange
 from streaming.captured.captured_schema import CapturedRelation, CapturedSource
 from streaming.cdc.debezium import Decoder
@@ -81,9 +81,12 @@ def surrounded(server: Mariadb, zone: str, mode: str, python: str) -> Iterator[N
 
 def snapshot_events(server: Mariadb, table: str) -> list[dict[str, Any]]:
     """The rows of a table as a snapshot publishes them."""
-    place, envelope = Table("shop", table, f"shop.shop.{table}", ("id",)), Envelope("shop", "n")
+    place, envelope = (
+        CapturedTable("shop", table, f"shop.shop.{table}", ("id",)),
+        Envelope("shop", "n"),
+    )
     with connect(parse_url(server.url("shop"), "shop"), "shop", conv=PLAIN) as connection:
-        snapshot = Snapshot(connection, begin(connection), 1, 0, "precise")
+        snapshot = InitialScan(connection, begin(connection), 1, 0, "precise")
         messages = snapshot.rows(envelope, place, TableScan(place))
         return [json.loads(value or b"")["payload"]["after"] for _, _, value in messages]
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from streaming.cli.commands import app
 from streaming.demo.embedded.kafka_broker import create_topics
-from streaming.demo.embedded.parts import POSTGRES_USER, Source, connector_config
+from streaming.demo.embedded.parts import POSTGRES_USER, StackSource, connector_config
 from streaming.demo.embedded.ports import LOOPBACK
 from streaming.demo.embedded.postgres_server import create_databases
 from streaming.errors import FrescoError
@@ -27,7 +27,7 @@ from streaming.proof.databases import databases
 from streaming.proof.verdicts import verify_pipeline, verify_sources
 from streaming.readers import Warehouse
 
-ODD = Source("odd", tables=("public.price", "public.early"))
+ODD = StackSource("odd", tables=("public.price", "public.early"))
 TABLES = """
 CREATE TABLE price (id int PRIMARY KEY, price numeric(10,2), d date, t timestamp, z timestamptz,
   note text);

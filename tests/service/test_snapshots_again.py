@@ -22,7 +22,7 @@ from services import Pipeline, Process, specified_pipeline, until
 from writers import writing
 
 from streaming.demo.embedded.kafka_broker import create_topics
-from streaming.demo.embedded.parts import POSTGRES_USER, Source, connector_config
+from streaming.demo.embedded.parts import POSTGRES_USER, StackSource, connector_config
 from streaming.demo.embedded.ports import LOOPBACK
 from streaming.demo.embedded.postgres_server import create_databases
 from streaming.proof.databases import databases
@@ -80,7 +80,9 @@ class Captured:
             "signal.kafka.bootstrap.servers": bank.bootstrap,
             "signal.poll.interval.ms": "200",
         }
-        source = Source(NAME, ("public.account", "public.entry"), options=tuple(signals.items()))
+        source = StackSource(
+            NAME, ("public.account", "public.entry"), options=tuple(signals.items())
+        )
         create_topics(bank.bootstrap, [*source.topics, SIGNALS])
         self._connector = source.connector
         password = stack.connect.secret("password")

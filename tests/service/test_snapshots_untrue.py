@@ -19,7 +19,7 @@ from services import Pipeline, Process, until, write_pipeline
 from test_altered_service import fresco
 
 from streaming.demo.embedded.kafka_broker import create_topics
-from streaming.demo.embedded.parts import POSTGRES_USER, Source, connector_config
+from streaming.demo.embedded.parts import POSTGRES_USER, StackSource, connector_config
 from streaming.demo.embedded.ports import LOOPBACK
 from streaming.demo.embedded.postgres_server import create_databases
 from streaming.proof.databases import databases
@@ -72,7 +72,7 @@ def test_what_a_later_snapshot_tells_as_something_else_suspends_who_reads_it(
     stack = bank.stack.stack
     create_databases(stack.dsn(POSTGRES_USER), [NAME])
     dsn, rest = stack.dsn(NAME), stack.connect.rest
-    source = Source(NAME, ("public.price",), options=(("decimal.handling.mode", "precise"),))
+    source = StackSource(NAME, ("public.price",), options=(("decimal.handling.mode", "precise"),))
 
     def does(statements: str) -> None:
         with psycopg.connect(dsn) as connection:

@@ -20,7 +20,7 @@ from streaming.cdc.debezium import Decoder
 from streaming.cdc.record_shapes import check_shapes
 from streaming.configuration.pipeline_config import load_config, parse_config
 from streaming.demo.embedded.kafka_broker import create_topics
-from streaming.demo.embedded.parts import POSTGRES_USER, Source, connector_config
+from streaming.demo.embedded.parts import POSTGRES_USER, StackSource, connector_config
 from streaming.demo.embedded.ports import LOOPBACK
 from streaming.pipeline.source_schemas import source_relations
 from streaming.runtime.kafka import Broker
@@ -103,7 +103,7 @@ def test_oddity_27_a_real_connector_s_records_betray_its_settings(bank: Bank, mo
             "INSERT INTO public.shaped SELECT n, now() - n * interval '1 day', now(), now(), n + 0.25, n,"
             " decode(repeat('fbefbeff17', 9), 'hex') FROM generate_series(1, 4) AS n"
         )
-        source = Source(
+        source = StackSource(
             f"shaped_{mode}",
             ("public.shaped",),
             options=(("database.dbname", "north"), *options.items()),
@@ -154,7 +154,9 @@ def test_oddity_35_debezium_s_own_placeholder_is_warned_of_and_another_tells_all
     """A large row's value is set to Debezium's text, and then left as it is while another changes."""
     stack, name = bank.stack.stack, f"large_{said[-1]}"
     table = f"public.{name}"
-    source = Source(name, (table,), options=(("database.dbname", "north"), (PLACEHOLDER, said)))
+    source = StackSource(
+        name, (table,), options=(("database.dbname", "north"), (PLACEHOLDER, said))
+    )
     create_topics(stack.bootstrap, source.topics)
     config = connector_config(
         source, host=LOOPBACK, port=stack.postgres.port, user=POSTGRES_USER,
@@ -222,7 +224,9 @@ def test_oddity_22_null_in_a_column_with_a_default_stays_null(bank: Bank) -> Non
             "ALTER TABLE public.defaulted REPLICA IDENTITY FULL;"
             "INSERT INTO public.defaulted VALUES (1, NULL, NULL, NULL)"
         )
-        source = Source("nulls", ("public.defaulted",), options=(("database.dbname", "north"),))
+        source = StackSource(
+            "nulls", ("public.defaulted",), options=(("database.dbname", "north"),)
+        )
         create_topics(stack.bootstrap, source.topics)
         config = connector_config(
             source,

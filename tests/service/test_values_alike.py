@@ -29,7 +29,7 @@ from streaming.captured.captured_schema import CapturedRelation, CapturedSource
 from streaming.cdc.debezium import Decoder
 from streaming.cdc.old_dates import check_dates
 from streaming.demo.embedded.kafka_broker import create_topics
-from streaming.demo.embedded.parts import POSTGRES_USER, Source, connector_config
+from streaming.demo.embedded.parts import POSTGRES_USER, StackSource, connector_config
 from streaming.demo.embedded.ports import LOOPBACK
 from streaming.demo.embedded.postgres_server import create_databases
 from streaming.demo.embedded.stack import Stack
@@ -122,7 +122,7 @@ def records_of(bootstrap: str, topics: Sequence[str], least: int) -> pa.Table:
     return pa.table({n: pa.array(c, t) for n, c, t in zip(names, columns, types, strict=True)})
 
 
-def captured_twice(stack: Stack, source: Source, zone: str) -> pa.Table:
+def captured_twice(stack: Stack, source: StackSource, zone: str) -> pa.Table:
     """The source's events: its rows in the snapshot, and again in the log."""
     create_databases(stack.dsn(POSTGRES_USER), [source.name])
     with psycopg.connect(stack.dsn(source.name), autocommit=True) as connection:
@@ -146,7 +146,7 @@ def captured_twice(stack: Stack, source: Source, zone: str) -> pa.Table:
     return found
 
 
-def check_alike(stack: Stack, source: Source, zone: str, decimals: Any = "string") -> None:
+def check_alike(stack: Stack, source: StackSource, zone: str, decimals: Any = "string") -> None:
     """Compare all values in the three ways."""
     events, dsn = captured_twice(stack, source, zone), stack.dsn(source.name)
     tables = {name: f"public.{name}" for name in TABLES}
@@ -193,9 +193,9 @@ def selected(dsn: str, captured: CapturedRelation, zone: str) -> dict[int, Any]:
     return dict(zip(table["c0"].to_pylist(), written.values(table["c1"]), strict=True))
 
 
-def alike(name: str, *options: tuple[str, str], with_schema: bool = False) -> Source:
+def alike(name: str, *options: tuple[str, str], with_schema: bool = False) -> StackSource:
     tables = tuple(f"public.{table}" for table in TABLES)
-    return Source(name, tables, with_schema, options)
+    return StackSource(name, tables, with_schema, options)
 
 
 def test_snapshot_log_and_server_spell_every_value_alike(bank: Bank) -> None:

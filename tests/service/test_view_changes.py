@@ -29,8 +29,8 @@ from streaming.proof.databases import databases
 from streaming.proof.verdicts import verify_pipeline, verify_sources
 from streaming.readers import Warehouse
 from streaming.viewchanges.requests import Requests
-from streaming.warehouse.data_files import Place
-from streaming.warehouse.delta_table import Conflict, Table
+from streaming.warehouse.data_files import TableFolder
+from streaming.warehouse.delta_table import Conflict, TableHandle
 from streaming.warehouse.updates import UpdatesReader
 from streaming.warehouse.upkeep import drop_below
 
@@ -190,7 +190,9 @@ def look_into(pipeline: Pipeline) -> None:
 
 def begins_at(pipeline: Pipeline, number: int) -> bool:
     """Drop from `_updates` what the retention would; False where a commit came in between."""
-    updates = Table.open(Place.of(str(pipeline.warehouse)).below("_updates"), "relation")
+    updates = TableHandle.open(
+        TableFolder.of(str(pipeline.warehouse)).below("_updates"), "relation"
+    )
     assert updates is not None
     with suppress(Conflict):
         drop_below(updates, number)

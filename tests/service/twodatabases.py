@@ -25,7 +25,7 @@ from services import BANK_CONFIG, Pipeline, Process, until, write_pipeline
 
 from streaming.demo.embedded.kafka_broker import create_topics
 from streaming.demo.embedded.mariadb_server import Mariadb
-from streaming.demo.embedded.parts import POSTGRES_USER, Source, connector_config
+from streaming.demo.embedded.parts import POSTGRES_USER, StackSource, connector_config
 from streaming.demo.embedded.ports import LOOPBACK
 from streaming.demo.embedded.postgres_server import create_databases
 from streaming.demo.marker import Marker
@@ -171,7 +171,7 @@ def store_connection(server: Mariadb, **more: Any) -> pymysql.connections.Connec
 @contextmanager
 def open_shop(bank: Bank, folder: Path) -> Iterator[Shop]:
     """Both databases with rows in them, the till under a connector of its own."""
-    stack, till = bank.stack.stack, Source("till", tables=TILL_TABLES)
+    stack, till = bank.stack.stack, StackSource("till", tables=TILL_TABLES)
     with mariadb_server(folder) as server:
         server.execute(*_STORE)
         create_databases(stack.dsn(POSTGRES_USER), [till.name])

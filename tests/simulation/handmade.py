@@ -10,7 +10,7 @@ from streaming.simulator.auditor import Auditor
 from streaming.simulator.case import Scenario
 from streaming.simulator.lattice import Place, Values
 from streaming.simulator.small_views import RelationSet, ViewSet, catalog
-from streaming.simulator.workload import Change, Transaction, World
+from streaming.simulator.workload import Transaction, WorkloadChange, World
 
 ROW = re.compile(r"\[([\d,]+)\]")
 
@@ -19,17 +19,17 @@ def row(text: str) -> Row:
     return tuple(int(value) for value in text.split(","))
 
 
-def change(text: str) -> Change:
+def change(text: str) -> WorkloadChange:
     """`+x.r1[1,2]`, `-x.r1[1,2]`, `x.r1[1,2]->[1,3]` or `truncate x.r1`."""
     if text.startswith("truncate "):
-        return Change(text.removeprefix("truncate "), None, None)
+        return WorkloadChange(text.removeprefix("truncate "), None, None)
     rows = [row(found) for found in ROW.findall(text)]
     relation = text.split("[")[0].lstrip("+-")
     if text[0] == "+":
-        return Change(relation, None, rows[0])
+        return WorkloadChange(relation, None, rows[0])
     if text[0] == "-":
-        return Change(relation, rows[0], None)
-    return Change(relation, rows[0], rows[1])
+        return WorkloadChange(relation, rows[0], None)
+    return WorkloadChange(relation, rows[0], rows[1])
 
 
 def rows(text: str) -> Bag:

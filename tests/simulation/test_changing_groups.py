@@ -17,7 +17,7 @@ from streaming.messages import ActionList, ViewChange
 from streaming.simulator import integrator_node, items
 from streaming.simulator.case import Case
 from streaming.simulator.judging import counter_example, holds, run
-from streaming.simulator.world import Pipeline, simulate
+from streaming.simulator.world import SimulatedPipeline, simulate
 from streaming.viewmanagers.levels import Level
 from tests.simulation.cells import Runner, assert_crashes_change_nothing, assert_level, some
 
@@ -133,7 +133,7 @@ class Seen:
         self.counts: Counter[str] = Counter()
         self.left: dict[str, int] = {}
         self.joined: set[tuple[str, int]] = set()
-        self.pipeline = Pipeline(case, seed, self.watch)
+        self.pipeline = SimulatedPipeline(case, seed, self.watch)
 
     def watch(self, sender: str, receiver: str, message: Any) -> None:
         if receiver != "merge":

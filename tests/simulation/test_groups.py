@@ -11,7 +11,7 @@ from streaming.simulator import integrator_node, rel
 from streaming.simulator.case import Case, Faults
 from streaming.simulator.judging import auditor, counter_example, run
 from streaming.simulator.rel import Pattern
-from streaming.simulator.small_views import Catalog
+from streaming.simulator.small_views import CaseCatalog
 from streaming.simulator.world import simulate
 from streaming.viewmanagers.levels import Level
 from tests.simulation.cells import THOUSANDS, Runner, assert_level, some
@@ -152,7 +152,7 @@ def test_relevance_by_selections_alone_puts_an_order_in_two_places(
     case = replace(BASE, views="orders", transactions=8)
 
     def as_printed(
-        catalog: Catalog, first: int, patterns: tuple[Pattern, ...]
+        catalog: CaseCatalog, first: int, patterns: tuple[Pattern, ...]
     ) -> tuple[RelRun, ...]:
         return tuple(
             RelRun(
@@ -184,7 +184,7 @@ def test_rows_without_a_view_in_common_may_still_have_an_order(
     case = replace(BASE, views="copies", scenario="local", sources=1, transactions=8)
 
     def as_printed(
-        catalog: Catalog, first: int, patterns: tuple[Pattern, ...]
+        catalog: CaseCatalog, first: int, patterns: tuple[Pattern, ...]
     ) -> tuple[RelRun, ...]:
         found = rel.rel_runs(catalog, first, patterns)
         return tuple(run.model_copy(update={"guarded": False}) for run in found)
@@ -209,7 +209,7 @@ def test_parts_of_a_global_transaction_move_two_views_at_once(
     case = replace(APART, views="pair")
 
     def by_relation(
-        catalog: Catalog, first: int, patterns: tuple[Pattern, ...]
+        catalog: CaseCatalog, first: int, patterns: tuple[Pattern, ...]
     ) -> tuple[RelRun, ...]:
         bare = tuple((changed, seen, False) for changed, seen, _ in patterns)
         return rel.rel_runs(catalog, first, bare)

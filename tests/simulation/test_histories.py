@@ -18,7 +18,7 @@ from streaming.simulator.lattice import Lattice
 from streaming.simulator.nodes import applied
 from streaming.simulator.notation import Historian, values_text
 from streaming.simulator.workload import world
-from streaming.simulator.world import Pipeline, simulate
+from streaming.simulator.world import SimulatedPipeline, simulate
 from streaming.viewmanagers.levels import Level
 
 REPLICA = Case(scenario="local", relations="first")
@@ -30,9 +30,9 @@ STROBE = Case(modes=("strobe",), scenario="local", relations="first")
 Lists = list[Numbered]
 
 
-def lists_of(case: Case, seed: int) -> tuple[Pipeline, Lists]:
+def lists_of(case: Case, seed: int) -> tuple[SimulatedPipeline, Lists]:
     """A history's action lists, in order, the initial one first."""
-    pipeline = Pipeline(case, seed)
+    pipeline = SimulatedPipeline(case, seed)
     sent: Lists = []
     show = pipeline._show
 
@@ -168,7 +168,7 @@ def test_values_are_written_as_the_papers_do() -> None:
 def test_the_table_is_painted_step_by_step() -> None:
     historian = Historian(table=True)
     case = Case(views="pair", merge="spa", relations="first")
-    historian.pipeline = Pipeline(case, 1, historian.watch)
+    historian.pipeline = SimulatedPipeline(case, 1, historian.watch)
     historian.pipeline.run()
     rows = [line for line in historian.lines if line.startswith("    ")]
     assert any(" w " in row for row in rows)

@@ -25,7 +25,7 @@ from streaming.simulator.isolated_histories import Sessions
 from streaming.simulator.network import Out
 from streaming.simulator.nodes import AskingNode, MergeNode, Node, ReplicaNode
 from streaming.simulator.view_node import ViewNode
-from streaming.simulator.world import Pipeline
+from streaming.simulator.world import SimulatedPipeline
 
 
 class ByContent(NumberedBags):
@@ -52,7 +52,7 @@ def restarted(node: Node) -> Node:
     return node.reborn(json.dumps(as_json(node.snapshot())))
 
 
-class Twins(Pipeline):
+class Twins(SimulatedPipeline):
     """A history of a case whose machines all have a twin.
 
     Attributes:

@@ -10,13 +10,13 @@ from streaming.algebra.numbered import NumberedBags
 from streaming.durable import as_json
 from streaming.errors import ProtocolError
 from streaming.messages import ActionList, RelRun, Suspend, Updates
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.over_views.mediator import Mediator
 from tests.askedsources import tables, view
 
 RELATIONS = tables(x__r="a b", p="a b", q="b c")
 SQL = "SELECT r.a, q.c FROM x.r r JOIN p ON r.a = p.a JOIN q ON p.b = q.b"
-SPEC = ViewSpec("v", "g", view(SQL, RELATIONS))
+SPEC = ManagedView("v", "g", view(SQL, RELATIONS))
 GROUPS = {"p": "g", "q": "g", "v": "g"}
 Rows = dict[int, Any]
 """Number -> a row that comes under it."""
@@ -25,7 +25,7 @@ Rows = dict[int, Any]
 class World:
     """A mediator of v over x.r and the views p and q, past its initial state."""
 
-    def __init__(self, spec: ViewSpec = SPEC, groups: Any = None, asks: bool = False) -> None:
+    def __init__(self, spec: ManagedView = SPEC, groups: Any = None, asks: bool = False) -> None:
         self.operators = NumberedBags()
         self.how = (spec, groups or GROUPS, self.operators, asks)
         self.mediator = Mediator(*self.how)

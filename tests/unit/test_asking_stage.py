@@ -28,7 +28,7 @@ from streaming.sql.parse import parse
 from streaming.stages import asking_stage
 from streaming.stages.asking_stage import Access, AskingStage, StageStopped
 from streaming.stages.stage_trouble import told_trouble
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.levels import Level
 from tests.golden.bank_relations import BANK
 
@@ -125,7 +125,7 @@ class Driver:
     def __init__(
         self, folder: Path, mode: str, sent: dict[int, Any], patience: float = 60.0
     ) -> None:
-        spec = ViewSpec("v", "g", parse(SQL, BANK))
+        spec = ManagedView("v", "g", parse(SQL, BANK))
         choice = Choice(mode, Level.COMPLETE, "one-local", sources=("north",))
         access = {"north": Access("", (), patience=patience)}
         self.stage = AskingStage(spec, choice, access, folder, "actions", Metrics())

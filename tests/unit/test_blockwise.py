@@ -21,7 +21,7 @@ from streaming.runtime.step import Fence, Stage, Stepper
 from streaming.stages.block_stage import BlockStage
 from streaming.stages.evaluators import Evaluators
 from streaming.stages.merge_stage import MergeStage
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.warehouse.upkeep import Upkeep
 from tests.intakeworld import relations, row
 from tests.sourcelog import SourceLog, Topics
@@ -52,7 +52,7 @@ class Blocked(SteppedStages):
         managers = []
         for view in views:
             evaluators = Evaluators(view.tree, cast(Any, None), folder / "spark", Limits())
-            spec = ViewSpec(view.name, GROUP, view.tree)
+            spec = ManagedView(view.name, GROUP, view.tree)
             managers.append(BlockStage(spec, self.every, evaluators, folder, actions, Metrics(), 3))
         old = self._merge.stage
         assert isinstance(old, MergeStage)

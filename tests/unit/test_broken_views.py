@@ -13,14 +13,14 @@ from streaming.errors import FrescoError
 from streaming.metrics import Metrics
 from streaming.pipeline.broken_views import BrokenViews
 from streaming.pipeline.catalog import load_catalog, load_views, save_catalog
-from streaming.pipeline.view_specs import ViewSpec as Specified
+from streaming.pipeline.view_specs import ManagedView as Specified
 from streaming.pipeline.view_specs import parse_view
 from streaming.readers import Warehouse
 from streaming.runtime.manifests import ManifestStore
 from streaming.runtime.step import Fence, Stepper
 from streaming.scalars.expression import Column
 from streaming.stages.broken_stage import BrokenStage
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from tests.intakeworld import insert, relations
 from tests.sourcelog import SourceLog, Topics
 from tests.steppedstages import GROUP, SteppedStages
@@ -140,7 +140,7 @@ def test_the_stage_suspends_its_view_once_and_the_others_go_on(tmp_path: Path) -
     error = FrescoError("VIEW_COLUMN_CHANGED", "column v is gone")
     for start in range(2):
         stage = BrokenStage(
-            ViewSpec("left", GROUP, views[0].tree),
+            ManagedView("left", GROUP, views[0].tree),
             "view:left",
             error,
             tmp_path,

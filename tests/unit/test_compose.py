@@ -106,7 +106,7 @@ def test_prometheus_scrapes_the_fresco_service(services: dict[str, Any]) -> None
 
 
 def test_a_connector_loses_nothing_by_its_options() -> None:
-    source = parts.Source("north", options=(("snapshot.mode", "no_data"),))
+    source = parts.StackSource("north", options=(("snapshot.mode", "no_data"),))
     config = parts.connector_config(
         source, host="h", port=1, user="u", password="${file:f:password}"
     )

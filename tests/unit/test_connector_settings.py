@@ -22,12 +22,12 @@ from streaming.cdc.connector_settings import (
 )
 from streaming.cdc.placeholder import UNAVAILABLE, check_placeholder
 from streaming.configuration.pipeline_config import parse_config
-from streaming.demo.embedded.parts import Source, connector_config
+from streaming.demo.embedded.parts import StackSource, connector_config
 from streaming.errors import FrescoError
 from streaming.pipeline.source_schemas import source_relations
 from streaming.service.surroundings import examined_connector, refuse
 
-NORTH = Source("north")
+NORTH = StackSource("north")
 RIGHT = connector_config(NORTH, host="h", port=1, user="u", password="${file:f:p}")
 WANTED = Wanted(
     "north",

@@ -7,7 +7,7 @@ from typing import Any
 from streaming.algebra.bag import numbered
 from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.psj import psj_of
-from streaming.algebra.source_queries import Copied, Part, Seen, SourceQuery
+from streaming.algebra.source_queries import Copied, QueryPart, Seen, SourceQuery
 from streaming.algebra.tree import Join, Scan
 from streaming.ask.copies import CopiedCodec, Copies
 from streaming.ask.state_codec import SeenCodec
@@ -41,7 +41,7 @@ def updates(first: int, last: int, rows: dict[str, Any], **more: Any) -> Updates
 
 
 def statement(source: str, *trees: Any, **inputs: Any) -> SourceQuery[Any]:
-    return SourceQuery("v", 1, 3, source, tuple(Part(tree, inputs) for tree in trees))
+    return SourceQuery("v", 1, 3, source, tuple(QueryPart(tree, inputs) for tree in trees))
 
 
 def test_a_statement_over_copies_is_answered_with_all_that_was_handed_on() -> None:

@@ -17,7 +17,7 @@ from streaming.integrator.integrator_machine import (
     numbers_of,
 )
 from streaming.integrator.knots import Keys, Touched
-from streaming.integrator.window import Closed, Part
+from streaming.integrator.window import Closed, PartOfGlobal
 from streaming.pipeline.merge_groups import merge_groups, spanning
 
 
@@ -49,10 +49,14 @@ def keys_of(touched: dict[tuple[str, int], set[int]]) -> Keys:
 
 def crossing(touched: dict[tuple[str, int], set[int]], **options: int) -> Numbered:
     """G1 before G2 at a, G2 before G1 at b, a local one between them at a."""
-    parts = (Part("a", 1, "g1", 2), Part("a", 3, "g2", 2), Part("b", 1, "g2", 2))
+    parts = (
+        PartOfGlobal("a", 1, "g1", 2),
+        PartOfGlobal("a", 3, "g2", 2),
+        PartOfGlobal("b", 1, "g2", 2),
+    )
     machine = started(**options)
     blocks = {"a": (1, 3), "b": (1, 2)}
-    every = (*parts, Part("b", 2, "g1", 2))
+    every = (*parts, PartOfGlobal("b", 2, "g1", 2))
     return machine.handle(Completed(0, blocks, every, keys=keys_of(touched)))
 
 
@@ -72,10 +76,10 @@ def test_nothing_is_numbered_before_every_snapshot_is_closed() -> None:
 
 def test_a_part_holds_everything_later_from_its_source_until_all_parts_are_in() -> None:
     machine = started()
-    first = machine.handle(Completed(0, {"a": (1, 3)}, (Part("a", 2, "g", 2),)))
+    first = machine.handle(Completed(0, {"a": (1, 3)}, (PartOfGlobal("a", 2, "g", 2),)))
     assert given(first) == {("a", 1): 1}
     assert first.held == 2 and first.overdue == ("g",)
-    second = machine.handle(Completed(9, {"b": (1, 2)}, (Part("b", 2, "g", 2),)))
+    second = machine.handle(Completed(9, {"b": (1, 2)}, (PartOfGlobal("b", 2, "g", 2),)))
     numbers = given(second)
     assert numbers[("a", 2)] == numbers[("b", 2)]
     assert numbers[("b", 1)] < numbers[("b", 2)] < numbers[("a", 3)]
@@ -83,11 +87,11 @@ def test_a_part_holds_everything_later_from_its_source_until_all_parts_are_in() 
 
 def test_a_part_that_does_not_come_in_time_is_released_as_local_and_reported() -> None:
     machine = started(timeout_ms=100)
-    machine.handle(Completed(1000, {"a": (1, 2)}, (Part("a", 1, "g", 2),)))
+    machine.handle(Completed(1000, {"a": (1, 2)}, (PartOfGlobal("a", 1, "g", 2),)))
     assert machine.handle(Completed(1099)).released == ()
     late = machine.handle(Completed(1100))
     assert late.released == ("g",) and given(late) == {("a", 1): 1, ("a", 2): 2}
-    after = machine.handle(Completed(1200, {"b": (1, 1)}, (Part("b", 1, "g", 2),)))
+    after = machine.handle(Completed(1200, {"b": (1, 1)}, (PartOfGlobal("b", 1, "g", 2),)))
     assert given(after) == {("b", 1): 3}, "the part that comes after all is local too"
 
 
@@ -124,7 +128,7 @@ def test_a_unit_larger_than_allowed_is_released_as_local_and_reported() -> None:
 
 def test_log_order_is_kept_and_no_key_is_asked_for_while_the_logs_agree() -> None:
     machine = started()
-    parts = tuple(Part(s, o, f"g{o}", 2) for s in ("a", "b") for o in (1, 2, 3))
+    parts = tuple(PartOfGlobal(s, o, f"g{o}", 2) for s in ("a", "b") for o in (1, 2, 3))
     result = machine.handle(Completed(0, {"a": (1, 3), "b": (1, 3)}, parts))
     numbers = given(result)
     assert [numbers[("a", o)] for o in (1, 2, 3)] == [1, 2, 3]
@@ -138,7 +142,7 @@ def test_a_global_transaction_that_straddles_a_snapshot_joins_number_0() -> None
     assert waiting.last == -1 and waiting.overdue == ("g",)
     touched = {("b", 1): {1}, ("b", 2): {2}, ("b", 3): {1, 3}, ("b", 4): {1}}
     result = machine.handle(
-        Completed(0, {"b": (3, 4)}, (Part("b", 3, "g", 2),), keys=keys_of(touched))
+        Completed(0, {"b": (3, 4)}, (PartOfGlobal("b", 3, "g", 2),), keys=keys_of(touched))
     )
     # b1 touches the part's key before it and must come along; b2 does not.
     assert given(result) == {("b", 1): 0, ("b", 3): 0, ("b", 2): 1, ("b", 4): 2}
@@ -156,7 +160,7 @@ def test_a_straddling_part_that_never_comes_lets_number_0_go_after_the_timeout()
     [
         Completed(0, {"a": (2, 3)}),
         Completed(0, {"x": (1, 1)}),
-        Completed(0, {"a": (1, 1)}, (Part("a", 2, "g", 2),)),
+        Completed(0, {"a": (1, 1)}, (PartOfGlobal("a", 2, "g", 2),)),
         Completed(0, closed=(Closed("a"),)),
     ],
 )
@@ -170,11 +174,11 @@ def test_a_message_against_the_protocol_raises_and_changes_nothing(message: Comp
 
 def test_a_snapshot_of_the_machine_is_json_and_restores_it() -> None:
     machine = started()
-    machine.handle(Completed(5, {"a": (1, 3)}, (Part("a", 2, "g", 2),)))
+    machine.handle(Completed(5, {"a": (1, 3)}, (PartOfGlobal("a", 2, "g", 2),)))
     saved: Any = as_json(machine.snapshot())
     again = IntegratorMachine(("a", "b"))
     again.restore(saved)
-    message = Completed(6, {"b": (1, 1)}, (Part("b", 1, "g", 2),))
+    message = Completed(6, {"b": (1, 1)}, (PartOfGlobal("b", 1, "g", 2),))
     assert again.handle(message) == machine.handle(message)
     assert again.snapshot() == machine.snapshot()
 

@@ -7,11 +7,11 @@ import pytest
 from streaming.algebra.bag import Numbered
 from streaming.algebra.numbered import NumberedBags
 from streaming.algebra.psj import psj_of
-from streaming.algebra.source_queries import Part, SourceQuery
+from streaming.algebra.source_queries import QueryPart, SourceQuery
 from streaming.algebra.tree import Relation
 from streaming.errors import FrescoError, ProtocolError
 from streaming.messages import Control, SourceLog, Updates
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.modes import MODES
 from streaming.viewmanagers.over_views.mediator import Mediator
 from streaming.viewmanagers.over_views.over_view_modes import check_over_views
@@ -98,7 +98,7 @@ def test_lists_of_several_messages_wait_in_rmq() -> None:
 
 
 def test_a_view_that_joins_is_given_its_parents_rows_with_its_first_number() -> None:
-    world = World(ViewSpec("v", "g", SPEC.tree, start=7))
+    world = World(ManagedView("v", "g", SPEC.tree, start=7))
     first = world.updates(7, 7, (7, 7, "pqv"), r={7: (1, 1)})
     given = {name: world.rows({7: (1, 1)}) for name in ("p", "q")}
     first = first.model_copy(update={"relations": {**first.relations, **given}})
@@ -118,7 +118,9 @@ def test_a_parent_of_another_group_sends_its_lists_from_there() -> None:
 
 # A parent that is asked ---------------------------------------------------------------------------
 
-ASKING_SPEC = ViewSpec("v", "g", view("SELECT r.a, p.b FROM x.r r JOIN p ON r.a = p.a", RELATIONS))
+ASKING_SPEC = ManagedView(
+    "v", "g", view("SELECT r.a, p.b FROM x.r r JOIN p ON r.a = p.a", RELATIONS)
+)
 
 
 def test_a_parent_is_a_source_whose_transactions_are_its_numbers() -> None:
@@ -132,7 +134,7 @@ def test_a_parent_is_a_source_whose_transactions_are_its_numbers() -> None:
     assert (some.logs, some.delivered) == ({"p": log}, {"x": 5, "p": 3})
 
     leaf = psj_of(ASKING_SPEC.tree).leaves[1]
-    query: SourceQuery[Numbered] = SourceQuery("v", 1, 1, "p", (Part(leaf, {}),))
+    query: SourceQuery[Numbered] = SourceQuery("v", 1, 1, "p", (QueryPart(leaf, {}),))
     answer = world.mediator.answer(query)
     assert answer.rows == ({(0, (1, 1)): 1, (0, (2, 2)): 1},)
     assert answer.state.upto == 3 and answer.state.saw("3", 3)
@@ -159,7 +161,7 @@ def test_nobody_else_is_answered_for() -> None:
 
 def test_a_parent_that_is_asked_must_not_have_a_source_s_name() -> None:
     relations = {**tables(p__r="a b"), "p": Relation("p", RELATIONS["p"].schema)}
-    spec = ViewSpec("v", "g", view("SELECT r.a FROM p.r r JOIN p ON r.a = p.a", relations))
+    spec = ManagedView("v", "g", view("SELECT r.a FROM p.r r JOIN p ON r.a = p.a", relations))
     Mediator(spec, GROUPS, NumberedBags())
     with pytest.raises(FrescoError, match="VIEW_NAMED_LIKE_SOURCE"):
         Mediator(spec, GROUPS, NumberedBags(), asks=True)

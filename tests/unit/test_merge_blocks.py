@@ -6,7 +6,7 @@ import pytest
 from merge_messages import add, al, drop, refused, rel, suspend, taken, told
 
 from streaming.errors import FrescoError
-from streaming.merge.batching import NONE, Part
+from streaming.merge.batching import NONE, ListPart
 from streaming.merge.blocks import Blocks
 from streaming.merge.by_blocks import BlockMerge
 
@@ -45,7 +45,7 @@ def test_all_lists_of_n_transactions_are_applied_in_one_warehouse_transaction() 
     batch = merge.take_batch()
     assert batch is not None
     assert (batch.ranges, batch.frontier, merge.frontier) == (((4, 6),), 6, 6)
-    assert batch.parts == (Part("a", "a[4..6]", 4, 6), Part("b", "b[4..6]", 4, 6))
+    assert batch.parts == (ListPart("a", "a[4..6]", 4, 6), ListPart("b", "b[4..6]", 4, 6))
     assert batch.delta("a[4..6]").path == "a6"
 
 
@@ -100,7 +100,7 @@ def test_a_view_joins_and_leaves_at_the_end_of_a_block() -> None:
     told(merge, block("c", 3, 3), block("a", 1, 3), block("b", 1, 3))
     batches = list(iter(merge.take_batch, None))
     assert [batch.added for batch in batches] == [(), (), (("c", 3),)]
-    assert batches[-1].parts == (Part("c", "c[1..3]", 1, 3),)
+    assert batches[-1].parts == (ListPart("c", "c[1..3]", 1, 3),)
     told(merge, drop("b", 3), rel(4, 6, (4, 6, "ac")), block("a", 4, 6), block("c", 4, 6))
     batches = list(iter(merge.take_batch, None))
     assert [batch.dropped for batch in batches] == [(("b", 3),)]

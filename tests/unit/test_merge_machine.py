@@ -6,7 +6,7 @@ import pytest
 from merge_messages import al, refused, rel, suspend, told
 
 from streaming.errors import FrescoError
-from streaming.merge.batching import GREEDY, NONE, Part, bound
+from streaming.merge.batching import GREEDY, NONE, ListPart, bound
 from streaming.merge.machine import MergeMachine
 from streaming.messages import ActionList
 
@@ -102,12 +102,12 @@ def test_a_run_is_applied_prefix_by_prefix() -> None:
     batch = merge.take_batch()
     assert batch is not None
     assert batch.ranges == ((0, 19),)
-    assert batch.parts == (Part("a", "a[0..59]", 0, 19), Part("b", "b[0..19]", 0, 19))
+    assert batch.parts == (ListPart("a", "a[0..59]", 0, 19), ListPart("b", "b[0..19]", 0, 19))
     merge.handle(al("b", 20, 79))
     batch = merge.take_batch()
     assert batch is not None
     assert batch.ranges == ((20, 59),)
-    assert batch.parts == (Part("a", "a[0..59]", 20, 59), Part("b", "b[20..79]", 20, 59))
+    assert batch.parts == (ListPart("a", "a[0..59]", 20, 59), ListPart("b", "b[20..79]", 20, 59))
     assert batch.delta("b[20..79]").path == "b79"
     assert [held.id for held in merge.vut.lists[0]] == []
     assert [held.id for held in merge.vut.lists[1]] == ["b[20..79]"]
@@ -186,7 +186,7 @@ def test_batching_none_takes_each_transaction_by_itself() -> None:
     batches = list(iter(merge.take_batch, None))
     assert [batch.ranges for batch in batches] == [((0, 0),), ((1, 1),), ((2, 2),)]
     assert [batch.parts for batch in batches] == [
-        (Part("a", "a[0..2]", number, number),) for number in range(3)
+        (ListPart("a", "a[0..2]", number, number),) for number in range(3)
     ]
 
 
@@ -220,7 +220,7 @@ def test_pa_never_splits_what_goes_together() -> None:
     merge.handle(al("b", 0, 9))
     batch = merge.take_batch()
     assert batch is not None and batch.ranges == ((0, 7),)
-    assert batch.parts == (Part("a", "a[0..7]", 0, 7), Part("b", "b[0..9]", 0, 7))
+    assert batch.parts == (ListPart("a", "a[0..7]", 0, 7), ListPart("b", "b[0..9]", 0, 7))
 
 
 def test_a_snapshot_of_another_group_is_refused() -> None:

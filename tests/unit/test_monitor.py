@@ -13,7 +13,7 @@ import pytest
 from streaming.capture import monitor as differing
 from streaming.capture.envelope import Message
 from streaming.capture.monitor import Monitor, Published
-from streaming.capture.position import Progress
+from streaming.capture.position import PublishedPosition
 from streaming.configuration.pipeline_config import Config, parse_config
 from streaming.errors import FrescoError
 
@@ -23,7 +23,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
-        self.progress: Progress | None = None
+        self.progress: PublishedPosition | None = None
         self.fail: Callable[[], None] = lambda: None
 
     def writer(self, *_: Any) -> _Writer:
@@ -39,7 +39,7 @@ class _Writer:
     def __init__(self, broker: Broker) -> None:
         self._broker, self._open = broker, list[Message]()
 
-    def progress(self) -> Progress | None:
+    def progress(self) -> PublishedPosition | None:
         return self._broker.progress
 
     def send(self, messages: Iterable[Message]) -> int:
@@ -47,7 +47,7 @@ class _Writer:
         self._open += messages
         return len(self._open) - before
 
-    def commit(self, progress: Progress) -> None:
+    def commit(self, progress: PublishedPosition) -> None:
         self._broker.fail()
         self._broker.messages += self._open
         self._broker.progress, self._open = progress, []

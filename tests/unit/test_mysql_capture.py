@@ -11,7 +11,7 @@ import pymysql
 import pytest
 
 from streaming.ask.mariadb.mysql_catalog import read_schemas
-from streaming.ask.mariadb.mysql_state import Place, place
+from streaming.ask.mariadb.mysql_state import LogPlace, place
 from streaming.ask.mariadb.mysql_url import parse_url
 from streaming.capture.binlog import LogReader
 from streaming.capture.capture_status import Status
@@ -19,7 +19,7 @@ from streaming.capture.capturing import Capture
 from streaming.capture.log_events import Begin, Commit, Ddl, LogEvent, Truncate
 from streaming.capture.log_inbox import LogInbox
 from streaming.capture.log_stream import LoggedStatement
-from streaming.capture.position import Progress, progress_from_json
+from streaming.capture.position import PublishedPosition, progress_from_json
 from streaming.cli.capture_lines import status_line
 from streaming.configuration.pipeline_config import parse_config
 from streaming.errors import FrescoError
@@ -53,7 +53,7 @@ def test_only_a_mariadb_or_mysql_with_a_connection_is_captured(
 
 
 def test_progress_survives_as_json_and_what_is_none_is_refused() -> None:
-    progress = Progress(Place("binlog.000007", 339), 12, "0-1-5", 1, "running", 2)
+    progress = PublishedPosition(LogPlace("binlog.000007", 339), 12, "0-1-5", 1, "running", 2)
     assert progress_from_json(progress.to_json(), "here") == progress
     for wrong in (b"{}", b"no", json.dumps({"format": 2}).encode()):
         with pytest.raises(FrescoError, match="CAPTURE_STATE"):
@@ -91,7 +91,7 @@ class Reader:
 
 
 def test_what_was_read_is_taken_whole_before_the_reader_s_error_is_raised() -> None:
-    events: list[LogEvent] = [Commit(Place("log.1", n), 0) for n in range(100)]
+    events: list[LogEvent] = [Commit(LogPlace("log.1", n), 0) for n in range(100)]
     for failure, code in ((FrescoError("SOURCE_UNREACHABLE", "gone"), "SOURCE_UNREACHABLE"),
                           (ValueError("odd"), "CAPTURE_LOG_UNREADABLE")):  # fmt: skip
         reader = Reader(events, failure)
@@ -110,7 +110,7 @@ def test_what_was_read_is_taken_whole_before_the_reader_s_error_is_raised() -> N
 
 def reader(folds: bool = False) -> LogReader:
     url, tables = parse_url("mariadb://u@h/bank", "shop"), frozenset({("bank", "entry")})
-    return LogReader(url, "shop", tables, Place("log.000001", 4), "precise", 7, folds)
+    return LogReader(url, "shop", tables, LogPlace("log.000001", 4), "precise", 7, folds)
 
 
 def statement(query: str, end: int) -> LoggedStatement:
@@ -125,9 +125,9 @@ def told(log: LogReader, *queries: str) -> list[object]:
 
 def test_a_transaction_without_a_gtid_begins_with_its_first_word() -> None:
     """MySQL with gtid_mode=OFF, its default."""
-    at = Place("log.000001", 90)
+    at = LogPlace("log.000001", 90)
     begin, commit = told(reader(), "BEGIN", "COMMIT")
-    assert begin == Begin(at, "", 9) and commit == Commit(Place("log.000001", 110), 9)
+    assert begin == Begin(at, "", 9) and commit == Commit(LogPlace("log.000001", 110), 9)
     kinds = [type(one) for one in told(reader(), "TRUNCATE entry", "DROP TABLE other")]
     assert kinds == [Begin, Ddl, Truncate, Commit, Begin, Ddl, Commit]
 

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.compute as pc
 
 from streaming.ask.mariadb.mariadb_kind import MYSQL_LOG
-from streaming.ask.mariadb.mysql_state import Place
-from streaming.capture.envelope import Envelope, Origin, Table
+from streaming.ask.mariadb.mysql_state import LogPlace
+from streaming.capture.envelope import CapturedTable, Envelope, RowOrigin
 from streaming.captured.captured_schema import CapturedSource
 from streaming.cdc.debezium import Decoder
 from streaming.cdc.intake import Intake
@@ -65,9 +65,9 @@ def test_our_own_producer_writes_the_fields_that_debezium_does() -> None:
     events = [json.loads(one["value"]) for one in read_golden(GOLDEN).to_pylist() if one["value"]]
     theirs = next(e for e in events if e.get("op") == "c")
     source = theirs["source"]
-    at = Place(source["file"], source["pos"])
-    origin = Origin(at, source["row"], source["server_id"], source["ts_ms"])
-    table = Table("shop", source["table"], "shop.shop.entry", ("id",))
+    at = LogPlace(source["file"], source["pos"])
+    origin = RowOrigin(at, source["row"], source["server_id"], source["ts_ms"])
+    table = CapturedTable("shop", source["table"], "shop.shop.entry", ("id",))
     made = Envelope("shop", "n").change(table, "c", None, theirs["after"], origin, None)
     ours = json.loads(made[2] or b"")
     assert list(ours) == list(theirs) and list(ours["source"]) == list(source)

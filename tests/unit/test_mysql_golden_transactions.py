@@ -81,19 +81,19 @@ def test_every_type_s_value_is_what_the_database_held_in_snapshot_and_stream_ali
 
 def test_our_own_producer_writes_the_fields_that_debezium_does() -> None:
     """Apart from what differs by nature: times, and our place at the end of a transaction."""
-    from streaming.ask.mariadb.mysql_state import Place
-    from streaming.capture.envelope import Envelope, Origin, Table, place_of
+    from streaming.ask.mariadb.mysql_state import LogPlace
+    from streaming.capture.envelope import CapturedTable, Envelope, RowOrigin, place_of
 
     lines = read_golden("shop_mysql.jsonl").to_pylist()
     events = [json.loads(one["value"]) for one in lines if one["value"]]
     theirs = next(e for e in events if e.get("op") == "c")
     envelope = Envelope("shop", "shop.notifications")
-    table = Table("shop", "entry", "shop.shop.entry", ("id",))
+    table = CapturedTable("shop", "entry", "shop.shop.entry", ("id",))
     place = theirs["transaction"]
     block = place_of(place["id"], place["total_order"], place["data_collection_order"])
     source = theirs["source"]
-    at = Place(source["file"], source["pos"])
-    origin = Origin(at, source["row"], source["server_id"], source["ts_ms"])
+    at = LogPlace(source["file"], source["pos"])
+    origin = RowOrigin(at, source["row"], source["server_id"], source["ts_ms"])
     _, _, value = envelope.change(table, "c", None, theirs["after"], origin, block)
     ours = json.loads(value or b"")
     assert ours.keys() == theirs.keys() and ours["source"].keys() == source.keys()

@@ -8,7 +8,7 @@ import zlib
 import pytest
 from pymysqlreplication.constants import BINLOG
 
-from streaming.ask.mariadb.mysql_state import Place
+from streaming.ask.mariadb.mysql_state import LogPlace
 from streaming.ask.mariadb.mysql_url import parse_url
 from streaming.capture.log_stream import LoggedStatement, LogHeartbeat, LogStream, unpacked
 from streaming.errors import FrescoError
@@ -18,7 +18,7 @@ CRC = b"\0\0\0\0"
 
 def stream() -> LogStream:
     url = parse_url("mariadb://u@h/bank", "shop")
-    return LogStream(url, "shop", [("bank", "entry")], Place("log.000001", 4), 7)
+    return LogStream(url, "shop", [("bank", "entry")], LogPlace("log.000001", 4), 7)
 
 
 def event(kind: int, body: bytes = b"", flags: int = 0) -> bytes:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from streaming.ask.mariadb.mariadb_kind import MYSQL_LOG
-from streaming.ask.mariadb.mysql_state import Place
-from streaming.capture.envelope import Envelope, Message, Table
+from streaming.ask.mariadb.mysql_state import LogPlace
+from streaming.capture.envelope import CapturedTable, Envelope, Message
 from streaming.capture.log_events import (
     Begin,
     Commit,
@@ -21,18 +21,18 @@ from streaming.capture.log_events import (
     RowChange,
     Truncate,
 )
-from streaming.capture.position import Progress, progress_from_json
-from streaming.capture.publishing import Publisher
+from streaming.capture.position import PublishedPosition, progress_from_json
+from streaming.capture.publishing import LogPublisher
 from streaming.captured.captured_schema import CapturedSource, captured
 from streaming.cdc.debezium import Decoder
 from tests.sourcelog import Topics
 
 TABLES = {
-    ("bank", "entry"): Table("bank", "entry", "shop.bank.entry", ("id",)),
-    ("bank", "loose"): Table("bank", "loose", "shop.bank.loose", ()),
+    ("bank", "entry"): CapturedTable("bank", "entry", "shop.bank.entry", ("id",)),
+    ("bank", "loose"): CapturedTable("bank", "loose", "shop.bank.loose", ()),
 }
 ENVELOPE = Envelope("shop", "shop.notifications")
-START = Progress(Place("binlog.000001", 100), server=7, snapshot="done")
+START = PublishedPosition(LogPlace("binlog.000001", 100), server=7, snapshot="done")
 
 
 class Log:
@@ -42,8 +42,8 @@ class Log:
         self.events: list[LogEvent] = []
         self.at = START.at
 
-    def _next(self) -> Place:
-        self.at = Place(self.at.file, self.at.offset + 10)
+    def _next(self) -> LogPlace:
+        self.at = LogPlace(self.at.file, self.at.offset + 10)
         return self.at
 
     def begin(self) -> None:
@@ -58,7 +58,7 @@ class Log:
 
     def rotate(self) -> None:
         number = int(self.at.file.rpartition(".")[2]) + 1
-        self.at = Place(f"binlog.{number:06}", 4)
+        self.at = LogPlace(f"binlog.{number:06}", 4)
         self.events.append(Passed(self.at))
 
 
@@ -66,7 +66,7 @@ def row(id_: int, amount: str = "AA==") -> dict[str, Any]:
     return {"id": id_, "amount": amount}
 
 
-def published(publisher: Publisher, events: list[LogEvent]) -> list[Message]:
+def published(publisher: LogPublisher, events: list[LogEvent]) -> list[Message]:
     return [message for event in events for message in publisher.handle(event)]
 
 
@@ -74,7 +74,7 @@ def values(messages: list[Message], topic: str) -> list[Any]:
     return [None if v is None else json.loads(v) for name, _, v in messages if name == topic]
 
 
-def read_from(events: list[LogEvent], at: Place) -> list[LogEvent]:
+def read_from(events: list[LogEvent], at: LogPlace) -> list[LogEvent]:
     """The log from a transaction's beginning on."""
     begins = [n for n, event in enumerate(events) if isinstance(event, Begin) and event.at >= at]
     return events[begins[0] :] if begins else []
@@ -109,12 +109,12 @@ def random_log(rng: random.Random) -> list[LogEvent]:
 def test_a_capture_that_ends_after_any_event_goes_on_with_exactly_what_is_missing() -> None:
     for seed in range(60):
         events = random_log(random.Random(seed))
-        whole = published(Publisher(ENVELOPE, TABLES, START), events)
+        whole = published(LogPublisher(ENVELOPE, TABLES, START), events)
         for cut in range(len(events) + 1):
-            first = Publisher(ENVELOPE, TABLES, START)
+            first = LogPublisher(ENVELOPE, TABLES, START)
             before = published(first, events[:cut])
             saved = progress_from_json(first.progress.to_json(), "test")
-            after = published(Publisher(ENVELOPE, TABLES, saved), read_from(events, saved.at))
+            after = published(LogPublisher(ENVELOPE, TABLES, saved), read_from(events, saved.at))
             assert before + after == whole, (seed, cut)
 
 
@@ -125,7 +125,7 @@ def test_end_counts_what_stands_before_it_a_key_change_twice_and_a_truncate_once
     log.change("u", row(2), row(2, "AQ=="))
     log.change("d", row(3), None)
     log.commit()
-    messages = published(Publisher(ENVELOPE, TABLES, START), log.events)
+    messages = published(LogPublisher(ENVELOPE, TABLES, START), log.events)
     events = values(messages, "shop.bank.entry")
     assert [e and e["op"] for e in events] == ["d", None, "c", "u", "d", None]
     orders = [e["transaction"]["total_order"] for e in events if e]
@@ -144,7 +144,7 @@ def test_a_transaction_without_captured_rows_shows_only_where_the_log_is_waited_
     for _ in range(3):
         log.begin()
         log.commit()
-    publisher = Publisher(ENVELOPE, TABLES, START)
+    publisher = LogPublisher(ENVELOPE, TABLES, START)
     assert published(publisher, log.events) == []
     assert publisher.progress.at == log.at
     begin, end = values(list(publisher.pause()), "shop.transaction")
@@ -159,11 +159,11 @@ def test_a_log_that_goes_on_in_a_new_file_without_a_transaction_says_so_too() ->
     log.begin()
     log.change("c", None, row(1))
     log.commit()
-    publisher = Publisher(ENVELOPE, TABLES, START)
+    publisher = LogPublisher(ENVELOPE, TABLES, START)
     published(publisher, log.events)
     assert list(publisher.pause()) == [], "the row's own END has said it"
-    at = Place("binlog.000002", 379)
-    assert published(publisher, [Passed(Place("binlog.000002", 4)), Passed(at)]) == []
+    at = LogPlace("binlog.000002", 379)
+    assert published(publisher, [Passed(LogPlace("binlog.000002", 4)), Passed(at)]) == []
     _, end = values(list(publisher.pause()), "shop.transaction")
     assert end["end"] == {"file": "binlog.000002", "pos": 379}
     assert publisher.progress.at == at
@@ -177,7 +177,7 @@ def test_what_is_published_decodes_and_a_transaction_s_position_is_its_last_byte
     log.begin()
     log.change("u", row(1, "BNI="), row(1, "+zI="))
     log.commit()
-    messages = published(Publisher(ENVELOPE, TABLES, START), log.events)
+    messages = published(LogPublisher(ENVELOPE, TABLES, START), log.events)
     relation = captured(
         "shop.entry",
         "shop.bank.entry",
@@ -196,7 +196,7 @@ def test_what_is_published_decodes_and_a_transaction_s_position_is_its_last_byte
     )
     assert ends["position"].to_pylist() == [(1 << 32) + 119, (1 << 32) + 139]
     assert ends["transaction"].to_pylist() == rows["transaction"].to_pylist()
-    seen = Place("binlog.000001", 120).state
+    seen = LogPlace("binlog.000001", 120).state
     assert [seen.saw("", position) for position in ends["position"].to_pylist()] == [True, False]
     assert seen.upto == ends["position"][0].as_py(), "no later transaction is waited for"
 
@@ -242,10 +242,10 @@ def test_a_table_that_is_told_anew_is_whole_wherever_the_capture_was_broken_off(
     """The second start finds the rows in another order, or none since the table has gone."""
     rng = random.Random(4)
     for cut in range(1, len(refilled(rng, rows))):
-        first = Publisher(ENVELOPE, TABLES, START)
+        first = LogPublisher(ENVELOPE, TABLES, START)
         messages = published(first, refilled(rng, rows)[:cut])
         progress = first.progress
-        second = Publisher(ENVELOPE, TABLES, progress)
+        second = LogPublisher(ENVELOPE, TABLES, progress)
         messages += published(second, refilled(rng, rows, lost))
         told = values(messages, ENVELOPE.transaction_topic)
         assert [one["status"] for one in told] == ["BEGIN", "END"], cut

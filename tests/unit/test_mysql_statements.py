@@ -15,7 +15,7 @@ from streaming.capture.statements import (
     truncated,
     words_of,
 )
-from streaming.capture.written_tables import Catalog, reached
+from streaming.capture.written_tables import WriterCatalog, reached
 
 
 def words(query: str, sql_mode: int = 0) -> Words:
@@ -130,7 +130,7 @@ def test_what_moves_rows_without_a_word_is_told(
         assert loud.emptied == (ENTRY,)
 
 
-CATALOG = Catalog(
+CATALOG = WriterCatalog(
     views={("bank", "v"): "select `bank`.`entry`.`id` from `bank`.`entry`",
            ("bank", "vv"): "select 1 from `bank`.`v`",
            ("bank", "vo"): "select 1 from `bank`.`other`"},

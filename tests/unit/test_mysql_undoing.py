@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streaming.ask.mariadb.mysql_state import Place
+from streaming.ask.mariadb.mysql_state import LogPlace
 from streaming.capture import rollbacks
 from streaming.capture.log_events import (
     Begin,
@@ -24,8 +24,8 @@ from streaming.capture.rollbacks import kept_rows
 LASTING = ("bank", "lasting")
 
 
-def at(offset: int) -> Place:
-    return Place("log.000001", offset)
+def at(offset: int) -> LogPlace:
+    return LogPlace("log.000001", offset)
 
 
 def random_log(rng: random.Random) -> tuple[list[Any], list[Any]]:
@@ -77,7 +77,7 @@ def test_what_was_rolled_back_is_left_out_however_much_is_held(
     for seed in range(300):
         log, left = random_log(random.Random(seed))
 
-        def ahead(begin: Place, log: list[Any] = log) -> Iterator[Any]:
+        def ahead(begin: LogPlace, log: list[Any] = log) -> Iterator[Any]:
             first = [n for n, e in enumerate(log) if isinstance(e, Begin) and e.at == begin]
             return (e for e in log[first[0] :] if not isinstance(e, RowChange))
 

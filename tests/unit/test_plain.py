@@ -26,7 +26,7 @@ from streaming.cli import topic_lines as tailing
 from streaming.cli.commands import app
 from streaming.cli.ddl import ddl
 from streaming.cli.tables import findings_table, verdict_table
-from streaming.cli.topic_lines import Told
+from streaming.cli.topic_lines import RecordLine
 from streaming.configuration.pipeline_config import load_config
 from streaming.errors import FrescoError
 from streaming.pipeline.view_specs import parse_view
@@ -122,7 +122,7 @@ def test_status_shows_hosts_and_errors_as_text(warehouse: Path) -> None:
 
 
 def test_topics_tail_shows_messages_as_text(monkeypatch: pytest.MonkeyPatch, config: Path) -> None:
-    found = Told(EVIL, 0, 1, 0, EVIL, 1, EVIL, EVIL, (EVIL,))
+    found = RecordLine(EVIL, 0, 1, 0, EVIL, 1, EVIL, EVIL, (EVIL,))
     monkeypatch.setattr(tailing, "tail", lambda *_, **__: iter([found]))
     shown = fresco("topics", "tail", "x.topic", "-c", config)
     assert shown.exit_code == 0, shown.output

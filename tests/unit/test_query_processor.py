@@ -22,7 +22,7 @@ from streaming.algebra.source_queries import (
 from streaming.ask.processor import QueryProcessor
 from streaming.durable import as_json
 from streaming.errors import ProtocolError
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from tests.askedsources import Sources, tables, view
 
 RELATIONS = tables(x__r="a b", y__s="b c", x__t="c d", z__u="d e", y__w="e f")
@@ -39,7 +39,7 @@ class Asked:
     """A processor in front of sources whose contents do not change."""
 
     def __init__(self, sql: str, exact: bool = False, **statistics: int) -> None:
-        self.spec = ViewSpec("v", "g", view(sql, RELATIONS))
+        self.spec = ManagedView("v", "g", view(sql, RELATIONS))
         self.sources = Sources(self.spec, ROWS)
         self.psj: Psj = psj_of(self.spec.tree)
         self.processor = QueryProcessor(

@@ -74,3 +74,18 @@ def test_every_name_is_used() -> None:
             if not used[node.name] and not registered and not kept:
                 unused.append(f"{file}:{node.lineno} {node.name}")
     assert unused == []
+
+
+def test_no_class_has_the_name_of_another_and_no_module() -> None:
+    """One name, one meaning (STYLE 4)."""
+    names = [
+        node.name
+        for tree in FILES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert [name for name, count in Counter(names).items() if count > 1] == []
+    stems = [
+        file.rpartition("/")[2] for file in FILES if not file.rpartition("/")[2].startswith("__")
+    ]
+    assert [stem for stem, count in Counter(stems).items() if count > 1] == []

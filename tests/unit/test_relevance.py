@@ -17,7 +17,7 @@ from streaming.cdc.intake import Intake
 from streaming.integrator.relevance import (
     IDLE_RUNS,
     MOST_RUNS,
-    Changes,
+    BatchChanges,
     ViewNeed,
     runs,
     view_needs,
@@ -142,7 +142,7 @@ def test_runs_cover_every_number_and_never_call_a_busy_view_idle(
     density = data.draw(st.sampled_from([0.02, 0.5, 0.98]))
     changed = {r: random.random(length) < density for r in "rs"}
     work = {SCANS[r]: changed[r] & (random.random(length) < 0.5) for r in "rs"}
-    found = runs(Changes(5, 4 + length, changed, work), NEEDS, ["v", "w"])
+    found = runs(BatchChanges(5, 4 + length, changed, work), NEEDS, ["v", "w"])
     numbers = [n for run in found for n in range(run.first, run.last + 1)]
     assert numbers == list(range(5, 5 + length))
     for run in found:
@@ -161,7 +161,7 @@ def test_runs_cover_every_number_and_never_call_a_busy_view_idle(
 def test_runs_stay_few_where_every_number_differs_from_the_last() -> None:
     length = 100_000
     flags = np.arange(length) % 2 == 0
-    found = runs(Changes(1, length, {"r": flags, "s": ~flags}, {}), NEEDS, ["v", "w"])
+    found = runs(BatchChanges(1, length, {"r": flags, "s": ~flags}, {}), NEEDS, ["v", "w"])
     assert len(found) <= MOST_RUNS + 1
     assert all(run.views == ("v", "w") for run in found if run.last - run.first > 1)
     assert found[-1].last == length
@@ -174,7 +174,7 @@ def test_a_part_of_a_global_transaction_that_is_numbered_apart_is_work_for_every
     parts = np.array([True, True, False, False])
     told = {
         n: (run.views, run.idle)
-        for run in runs(Changes(1, 4, flags, work, parts), NEEDS, ["v", "w"])
+        for run in runs(BatchChanges(1, 4, flags, work, parts), NEEDS, ["v", "w"])
         for n in range(run.first, run.last + 1)
     }
     everyone = (("v", "w"), ())

@@ -25,7 +25,7 @@ from typer.main import get_command
 from streaming.algebra.tree import Relation
 from streaming.cli.commands import app
 from streaming.configuration.pipeline_config import Config
-from streaming.configuration.source_config import Source
+from streaming.configuration.source_config import SourceConfig
 from streaming.engines.duck.duck_evaluator import DuckEvaluator
 from streaming.engines.evaluator import Batch
 from streaming.pipeline.view_file import read_header
@@ -315,13 +315,15 @@ CONNECTORS = frozenset({"schemas.enable"})
 
 def fields(path: str) -> bool:
     """Whether a path of the configuration is one."""
-    kind: Any = Source if not (first := path.split(".")[0]) or first == "snapshots" else Config
+    kind: Any = (
+        SourceConfig if not (first := path.split(".")[0]) or first == "snapshots" else Config
+    )
     for name in path.split("."):
         if name == "…":
             continue
         held = getattr(kind, "model_fields", {})
-        if kind in (Config, Source) and name == "sources":
-            kind = Source
+        if kind in (Config, SourceConfig) and name == "sources":
+            kind = SourceConfig
             continue
         if name not in held:
             return kind is dict
@@ -337,7 +339,7 @@ def test_every_setting_that_is_advised_is_one() -> None:
         for path, _ in SETTING.findall(text):
             if NO_SETTINGS.match(path):
                 continue
-            if not (fields(path) or path in Source.model_fields):
+            if not (fields(path) or path in SourceConfig.model_fields):
                 wrong.append(f"{at}: {path}")
         for path in PATH.findall(text):
             if not fields(path.rstrip(".")):

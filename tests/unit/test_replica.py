@@ -16,7 +16,7 @@ from streaming.messages import ActionList, Control, RelRun, Rows, Updates
 from streaming.packed_rows import locate, pack, unpack
 from streaming.scalars.expression import Col, Column
 from streaming.scalars.types import delta_schema
-from streaming.viewmanagers.base import Codec, ViewSpec
+from streaming.viewmanagers.base import Codec, ManagedView
 from streaming.viewmanagers.replica import ReplicaManager
 
 ENTRY = Scan("north.entry", (Column("account", "bigint"), Column("amount", "decimal(18,2)")))
@@ -26,7 +26,7 @@ TOTAL = Aggregate(
     (Aggregation("sum", 1, "decimal(28,2)"),),
     (Column("total", "decimal(28,2)"),),
 )
-SPEC = ViewSpec("total", "bank", TOTAL)
+SPEC = ManagedView("total", "bank", TOTAL)
 
 
 def no_stage(content: bytes) -> str:
@@ -54,7 +54,7 @@ def updates(
     return Updates(first=first, last=last, runs=covered, **fields)
 
 
-def manager(spec: ViewSpec = SPEC) -> ReplicaManager:
+def manager(spec: ManagedView = SPEC) -> ReplicaManager:
     return ReplicaManager(spec, DuckEvaluator(spec.tree, threads=1), CODEC)
 
 
@@ -213,7 +213,7 @@ def test_a_taint_stops_the_view_before_its_number_and_an_error_below_it_counts_f
 
 def test_a_taint_of_a_column_stops_only_the_views_that_read_it() -> None:
     amounts = Project(ENTRY, (Col(1, "decimal(18,2)"),), (Column("amount", "decimal(18,2)"),))
-    one = manager(ViewSpec("total", "bank", amounts))
+    one = manager(ManagedView("total", "bank", amounts))
     lost, other = tainted(1, 0), Control(number=1, relation="south.entry", kind="tainted")
     first = updates(0, 1, rows=entries((1, 1, 7, "5.00")), controls=(lost, other))
     assert signed(one.handle(first)) == [(1, 1, Decimal("5.00"))]
@@ -259,12 +259,12 @@ def test_the_evaluator_is_chosen_by_rows_of_state_and_batch() -> None:
 
 def test_a_checkpoint_of_another_view_is_refused(tmp_path: Path) -> None:
     kept = started().checkpoint(tmp_path, keep=str)
-    other = manager(ViewSpec("other", "bank", TOTAL))
+    other = manager(ManagedView("other", "bank", TOTAL))
     with pytest.raises(ProtocolError, match="not a checkpoint of other"):
         other.restore(kept, [], Path)
 
 
 def test_a_view_added_later_begins_at_its_own_number() -> None:
-    late = manager(ViewSpec("total", "bank", TOTAL, start=41))
+    late = manager(ManagedView("total", "bank", TOTAL, start=41))
     actions = late.handle(updates(41, 41, rows=entries((41, 1, 7, "5.00"))))
     assert signed(actions) == [(41, 1, Decimal("5.00"))]

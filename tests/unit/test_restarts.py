@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streaming.configuration.pipeline_config import Config
-from streaming.configuration.source_config import Source
+from streaming.configuration.source_config import SourceConfig
 from streaming.engines.evaluator import ViewError
 from streaming.errors import FrescoError
 from streaming.runtime.restarts import WAITS, WINDOW_SECONDS, Restarts
@@ -50,7 +50,7 @@ class World:
         self.broken: Exception | None = None
         """What the watch runs into between the stages' steps."""
         self.folder = folder
-        tables = {"north": Source(tables={"entry": "public.entry"})}
+        tables = {"north": SourceConfig(tables={"entry": "public.entry"})}
         self.service = Service(Config(pipeline="p", warehouse=folder, views=folder, sources=tables))
         self.service._watch = Restarts(lambda: self.now)
         self.service._broker = SimpleNamespace(reach=self._reach)  # type: ignore[assignment]

@@ -25,7 +25,7 @@ from streaming.stages import integrator_stage
 from streaming.stages.evaluators import Evaluators
 from streaming.stages.integrator_stage import IntegratorStage
 from streaming.stages.view_stage import ViewStage
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.warehouse import retention
 from streaming.warehouse.retention import UpdatesRetention
 from streaming.warehouse.updates import UpdatesReader, UpdatesWriter
@@ -71,7 +71,7 @@ class Loop:
         tree = BaseView(relations()[0]).tree
         none: Any = None
         evaluators = Evaluators(tree, none, self.folder / "spark", Limits())
-        spec = ViewSpec(VIEW, "main", tree)
+        spec = ManagedView(VIEW, "main", tree)
         self.view = ViewStage(
             spec, evaluators, self.folder, OWN.actions("main"), Metrics(), CHECKPOINT_BATCHES
         )

@@ -20,7 +20,7 @@ from streaming.sql.parse import parse
 from streaming.stages.asking_stage import Access
 from streaming.stages.returning_stage import ReturningStage
 from streaming.viewchanges.requests import Requests
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.levels import Level
 from streaming.warehouse.updates import UpdatesWriter
 from tests.golden.bank_relations import BANK
@@ -34,7 +34,7 @@ class Returning:
 
     def __init__(self, folder: Path, request: int, sent: dict[int, Any]) -> None:
         self.requests, self.folder, self._sent = Requests(folder), folder, sent
-        spec = ViewSpec("v", "g", parse(SQL, BANK))
+        spec = ManagedView("v", "g", parse(SQL, BANK))
         choice = Choice("sweep", Level.COMPLETE, "one-local", sources=("north",))
         captured: Any = [
             SimpleNamespace(relation=BANK[n]) for n in ("north.account", "north.entry")

@@ -13,7 +13,7 @@ from test_rows_that_conflict import back, proved_but_for_gaps, told, trouble
 from test_view_changes import rows
 
 from streaming.stages import asking_stage
-from streaming.warehouse.data_files import Place
+from streaming.warehouse.data_files import TableFolder
 from streaming.warehouse.snapshot import open_group, suspended_views
 from tests.changingviews import NAME, VIEWS, Driver, Shop
 from tests.keptwarehouse import NOWHERE, Asked
@@ -93,7 +93,7 @@ def test_in_a_group_by_blocks_it_ends_before_the_block(tmp_path: Path) -> None:
     assert "id=2" in told(shop, "entries")["what"]
     assert rows(shop, "entries") == [(1, 1, 10), (2, 1, 20), (3, 2, 30)]
     assert rows(shop, "totals") == [(1, 30, 2), (2, 70, 2), (5, 21, 1), (6, 30, 4)]
-    assert open_group(Place.of(shop.warehouse), NAME)[1].frontier == 9
+    assert open_group(TableFolder.of(shop.warehouse), NAME)[1].frontier == 9
     driver.close()
     driver = Driver(shop)
     for id_ in (11, 12):

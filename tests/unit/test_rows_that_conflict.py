@@ -19,7 +19,7 @@ from streaming.readers import Warehouse
 from streaming.service.view_states import view_states
 from streaming.viewchanges.asked_changes import ask_to_resume
 from streaming.viewchanges.requests import Requests
-from streaming.warehouse.data_files import Place
+from streaming.warehouse.data_files import TableFolder
 from streaming.warehouse.snapshot import open_group, suspended_views
 from tests.changingviews import NAME, Driver, Shop
 from tests.stepworld import Crash
@@ -101,7 +101,7 @@ def test_rel_that_rides_on_its_lists_still_reaches_the_others(tmp_path: Path) ->
         driver.round()
     assert suspended_views(shop.warehouse, NAME) == {"entries": 3}
     assert rows(shop, "totals") == [(1, 30, 2), (2, 70, 2), (5, 21, 1), (6, 60, 1)]
-    assert open_group(Place.of(shop.warehouse), NAME)[1].frontier == 7
+    assert open_group(TableFolder.of(shop.warehouse), NAME)[1].frontier == 7
     driver.close()
 
 
@@ -146,7 +146,7 @@ def test_a_crash_anywhere_ends_in_the_same_state(tmp_path: Path, some: int | Non
         assert suspended_views(shop.warehouse, NAME) == {"entries": 3}, at
         assert rows(shop, "totals") == [(1, 30, 2), (2, 70, 2), (5, 21, 1)], at
         assert rows(shop, "entries", transaction=3) == [(1, 1, 10), (2, 1, 20), (3, 2, 30)], at
-        frontier = open_group(Place.of(shop.warehouse), NAME)[1].frontier
+        frontier = open_group(TableFolder.of(shop.warehouse), NAME)[1].frontier
         assert frontier == 5, at
         driver.close()
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from streaming.configuration.pipeline_config import Config
-from streaming.configuration.source_config import Source
+from streaming.configuration.source_config import SourceConfig
 from streaming.errors import FrescoError
 from streaming.runtime.pulse import Pulse
 from streaming.runtime.stage_queries import Running, StageQuery
@@ -58,7 +58,7 @@ def serving(folder: Path, stage: Waiting) -> tuple[Service, Running]:
         pipeline="p",
         warehouse=folder,
         views=folder,
-        sources={"north": Source(tables={"entry": "public.entry"})},
+        sources={"north": SourceConfig(tables={"entry": "public.entry"})},
     )
     spark: Any = SimpleNamespace(stop=lambda: None)
     query = StageQuery(

@@ -15,7 +15,7 @@ from streaming.messages import Control, Updates
 from streaming.viewmanagers.asking.c_strobe import CStrobe
 from streaming.viewmanagers.asking.g_strobe import GStrobe
 from streaming.viewmanagers.asking.strobe import Strobe
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from tests.askedsources import tables, view
 from tests.strobeworld import Make, Played
 
@@ -134,9 +134,11 @@ def test_views_without_keys_and_self_joins_are_refused_at_once(make: Make) -> No
         ("SELECT a, count(*) AS n FROM x.r GROUP BY a", "VIEW_NOT_PSJ"),
     ):
         with pytest.raises(FrescoError) as error:
-            make(ViewSpec("v", "g", view(sql, R)), world.operators, keys)
+            make(ManagedView("v", "g", view(sql, R)), world.operators, keys)
         assert error.value.code == code
     bare = {"x.r": Relation("x.r", R["x.r"].schema), "y.s": R["y.s"]}
     with pytest.raises(FrescoError) as error:
-        make(ViewSpec("v", "g", JOIN), world.operators, {name: r.key for name, r in bare.items()})
+        make(
+            ManagedView("v", "g", JOIN), world.operators, {name: r.key for name, r in bare.items()}
+        )
     assert "x.r has no primary key" in error.value.what

@@ -22,8 +22,8 @@ from streaming.errors import FrescoError
 from streaming.pipeline.view_file import read_header
 from streaming.readers import Warehouse
 from streaming.scalars.expression import Column
-from streaming.warehouse.data_files import Place
-from streaming.warehouse.delta_table import Table, ViewTable, state_schema
+from streaming.warehouse.data_files import TableFolder
+from streaming.warehouse.delta_table import TableHandle, ViewTable, state_schema
 from streaming.warehouse.epoch import Epoch
 from streaming.warehouse.group_writer import GroupWriter
 from streaming.warehouse.table_options import WriterOptions
@@ -300,8 +300,10 @@ def test_of_a_table_of_an_older_version_the_companion_says_that_it_does_not_know
     tmp_path: Path,
 ) -> None:
     write_catalog(tmp_path, "shop", [CHEAP, LOWSTOCK])
-    place = Place.of(tmp_path).below("shop")
-    Table.create(place, state_schema([CHEAP, LOWSTOCK]), "view", ["_id"], WriterOptions().table)
+    place = TableFolder.of(tmp_path).below("shop")
+    TableHandle.create(
+        place, state_schema([CHEAP, LOWSTOCK]), "view", ["_id"], WriterOptions().table
+    )
     unknown = by_duckdb(tmp_path, EVERYTHING)
     assert [row[:2] for row in unknown] == [("cheap", "unknown"), ("lowstock", "unknown")]
     shop = Shop(tmp_path)

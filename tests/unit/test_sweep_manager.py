@@ -12,15 +12,15 @@ from streaming.durable import as_json
 from streaming.errors import FrescoError, ProtocolError
 from streaming.messages import RelRun, Updates
 from streaming.viewmanagers.asking.sweep import SweepManager
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from tests.askedsources import tables, view
 from tests.golden.test_sweep import Mediator
 
 RELATIONS = tables(x__r="a b", y__s="b c", z__t="c d")
 
 
-def spec(sql: str) -> ViewSpec:
-    return ViewSpec("v", "g", view(sql, RELATIONS))
+def spec(sql: str) -> ManagedView:
+    return ManagedView("v", "g", view(sql, RELATIONS))
 
 
 PAIR = spec("SELECT r.a, s.c FROM x.r r JOIN y.s s ON r.b = s.b")
@@ -210,7 +210,7 @@ def test_an_answer_is_taken_once() -> None:
 
 
 def test_a_snapshot_of_another_view_is_refused() -> None:
-    other = SweepManager(ViewSpec("w", "g", PAIR.tree), NumberedBags())
+    other = SweepManager(ManagedView("w", "g", PAIR.tree), NumberedBags())
     with pytest.raises(ProtocolError, match="not of view w"):
         other.restore(waiting().manager.snapshot())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from streaming.cli.topic_lines import Told, told
+from streaming.cli.topic_lines import RecordLine, told
 from streaming.messages import (
     ActionList,
     Control,
@@ -43,7 +43,7 @@ def rows(*values: str) -> Rows:
     return pack(table, no_stage)
 
 
-def says(message: Message, shown: int = 0) -> Told:
+def says(message: Message, shown: int = 0) -> RecordLine:
     return told("p.rel.g", 9, 1000, encode(message), FIELDS, Path("/nowhere"), shown)
 
 

@@ -12,7 +12,7 @@ from warehouse_rows import LINES, delta, next_epoch
 from streaming.algebra.tree import Relation
 from streaming.errors import FrescoError
 from streaming.proof.verdicts import verify_pipeline
-from streaming.warehouse.data_files import Place
+from streaming.warehouse.data_files import TableFolder
 from streaming.warehouse.group_writer import GroupWriter
 from streaming.warehouse.moments import number_at
 from streaming.warehouse.retention import EVERY_MS, UpdatesRetention, first_since
@@ -129,7 +129,7 @@ def test_a_read_as_of_a_time_whose_commit_times_are_gone_is_refused(tmp_path: Pa
     writer.commit({}, early)
     writer.commit({}, next_epoch(early, "g", ((2, 5),), committed_ms=5 * HOUR))
     moments = [HOUR, 5 * HOUR // 2, 9 * HOUR // 2, 6 * HOUR]
-    place = Place.of(str(tmp_path))
+    place = TableFolder.of(str(tmp_path))
     assert [number_at(place, "g", moment) for moment in moments] == [1, 2, 4, 5]
     assert UpdatesRetention(updates.table, 4).run(15 * HOUR // 2, needed=EVERYTHING) == 4
     with pytest.raises(FrescoError, match="READ_EPOCH_EXPIRED"):

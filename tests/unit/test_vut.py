@@ -5,15 +5,15 @@ from __future__ import annotations
 from streaming.merge.covered import Covered, merged
 from streaming.merge.machine import MergeMachine
 from streaming.merge.vut import VUT
-from streaming.merge.vut_rows import Block, Row, Shape
+from streaming.merge.vut_rows import Block, RelShape, Row
 from streaming.messages import ActionList, Rel, RelRun, Rows
 
-BOTH = Shape((0, 1), (0, 1))
-SECOND_IDLE = Shape((0, 1), (0,))
-FIRST = Shape((0,), (0,))
+BOTH = RelShape((0, 1), (0, 1))
+SECOND_IDLE = RelShape((0, 1), (0,))
+FIRST = RelShape((0,), (0,))
 
 
-def filled(*runs: tuple[int, int, Shape], whole_columns: bool = False) -> tuple[VUT, list[Row]]:
+def filled(*runs: tuple[int, int, RelShape], whole_columns: bool = False) -> tuple[VUT, list[Row]]:
     """A table of two columns with these runs in one block."""
     vut, block = VUT(2, whole_columns), Block(runs[-1][1])
     rows = [Row(*run) for run in runs]

@@ -18,7 +18,7 @@ from streaming.errors import FrescoError
 from streaming.readers import Warehouse
 from streaming.scalars.expression import Column
 from streaming.scalars.types import delta_schema
-from streaming.warehouse.delta_table import Table
+from streaming.warehouse.delta_table import TableHandle
 from streaming.warehouse.group_writer import GroupWriter
 from streaming.warehouse.updates import UpdatesWriter
 
@@ -26,10 +26,10 @@ ENTRY = Relation("north.entry", (Column("id", "int"),))
 GROWN = Relation("north.entry", (Column("id", "int"), Column("amount", "int")))
 
 
-class Shared(Table):
+class Shared(TableHandle):
     """A table that another writes to, just before each of the next commits."""
 
-    def __init__(self, table: Table, times: int) -> None:
+    def __init__(self, table: TableHandle, times: int) -> None:
         super().__init__(table.place, table.handle, table.partition)
         self.times = times
         self.met = 0
@@ -59,13 +59,13 @@ def writer(tmp_path: Path) -> Iterator[GroupWriter]:
     writer.close()
 
 
-def data_files(table: Table) -> set[str]:
+def data_files(table: TableHandle) -> set[str]:
     return {
         str(path) for path in Path(table.place.uri).rglob("*.parquet") if "_log" not in str(path)
     }
 
 
-def refused(table: Table, act: Callable[[], object], what: str) -> None:
+def refused(table: TableHandle, act: Callable[[], object], what: str) -> None:
     """The act is refused; nothing of it is visible, and no file of it is left."""
     version, before = table.version, data_files(table)
     with pytest.raises(FrescoError) as caught:
@@ -82,7 +82,7 @@ def refused(table: Table, act: Callable[[], object], what: str) -> None:
 def test_an_epoch_that_always_meets_another_commit_is_given_up(
     writer: GroupWriter, tmp_path: Path, which: str
 ) -> None:
-    table: Table = getattr(writer, which)
+    table: TableHandle = getattr(writer, which)
     change = {"balance": delta(BALANCE, [(1, 1, 2, 7)])}
     second = next_epoch(writer.last(), "g", ((1, 1),))
     setattr(writer, which, Shared(table, 8))
@@ -95,7 +95,7 @@ def test_an_epoch_that_always_meets_another_commit_is_given_up(
 
 @pytest.mark.parametrize("which", ["changes", "state"])
 def test_the_columns_of_a_view_that_joins_too(writer: GroupWriter, which: str) -> None:
-    table: Table = getattr(writer, which)
+    table: TableHandle = getattr(writer, which)
     setattr(writer, which, Shared(table, 8))
     refused(table, lambda: writer.add_view(LINES), "columns")
     setattr(writer, which, Shared(table, 7))

@@ -68,7 +68,7 @@ class Cascade:
 
 
 @dataclass(frozen=True)
-class Table:
+class CheckedTable:
     """A captured table as the catalog has it.
 
     Attributes:
@@ -100,11 +100,11 @@ class Table:
 
 # Settings of the server ---------------------------------------------------------------------------
 
-Judge = Callable[[str, Server, Sequence[Table]], bool]
+Judge = Callable[[str, Server, Sequence[CheckedTable]], bool]
 
 
 @dataclass(frozen=True)
-class Setting:
+class Variable:
     """One variable of a server.
 
     Attributes:
@@ -123,7 +123,7 @@ class Setting:
     needed: bool = False
     restart: bool = False
 
-    def found(self, server: Server, tables: Sequence[Table]) -> str | None:
+    def found(self, server: Server, tables: Sequence[CheckedTable]) -> str | None:
         """Its value where that is wrong."""
         value = server.variables.get(self.name)
         if value is None:
@@ -144,19 +144,19 @@ def among(*values: str) -> Judge:
     return lambda value, server, tables: value.upper() in values
 
 
-def _seconds(value: str, server: Server, tables: Sequence[Table]) -> bool:
+def _seconds(value: str, server: Server, tables: Sequence[CheckedTable]) -> bool:
     return not 0 < int(value) < _DAY
 
 
-def _no_bytes(value: str, server: Server, tables: Sequence[Table]) -> bool:
+def _no_bytes(value: str, server: Server, tables: Sequence[CheckedTable]) -> bool:
     return int(value) == 0
 
 
-def _logs_what_it_takes(value: str, server: Server, tables: Sequence[Table]) -> bool:
+def _logs_what_it_takes(value: str, server: Server, tables: Sequence[CheckedTable]) -> bool:
     return value.upper() == "ON" or not server.follows
 
 
-def _now(value: str, server: Server, tables: Sequence[Table]) -> bool:
+def _now(value: str, server: Server, tables: Sequence[CheckedTable]) -> bool:
     return value.upper() == "DEFAULT" or not any(one.kind == _VERSIONED for one in tables)
 
 
@@ -173,32 +173,33 @@ RIGHTS = Rule("SOURCE_LOG_RIGHTS", "warning", "the user may not read the log, wh
 
 _VERSIONED = "SYSTEM VERSIONED"
 _FULL = "values that did not change, or that no key needs, are not in the log"
-SETTINGS: tuple[Setting, ...] = (
-    Setting("log_bin", among("ON", "1"), "binlog", "there is no log", LOG, True, True),
-    Setting("binlog_format", among("ROW"), "ROW", "statements are logged, not rows", LOG, True),
-    Setting("binlog_row_image", among("FULL"), "FULL", _FULL, LOG, True),
-    Setting("binlog_row_metadata", among("FULL"), "FULL", "no row says its columns' names and types",
+SETTINGS: tuple[Variable, ...] = (
+    Variable("log_bin", among("ON", "1"), "binlog", "there is no log", LOG, True, True),
+    Variable("binlog_format", among("ROW"), "ROW", "statements are logged, not rows", LOG, True),
+    Variable("binlog_row_image", among("FULL"), "FULL", _FULL, LOG, True),
+    Variable("binlog_row_metadata", among("FULL"), "FULL", "no row says its columns' names and types",
             LOG, True),
-    Setting("binlog_row_value_options", among(""), "", "JSON values are logged in part", LOG),
-    Setting("binlog_transaction_compression", among("OFF", "0"), "OFF",
+    Variable("binlog_row_value_options", among(""), "", "JSON values are logged in part", LOG),
+    Variable("binlog_transaction_compression", among("OFF", "0"), "OFF",
             "transactions are compressed as a whole", LOG),
-    Setting("log_slave_updates", _logs_what_it_takes, "ON",
+    Variable("log_slave_updates", _logs_what_it_takes, "ON",
             "what a replica or a node of a cluster takes from others is not in its log", FOLLOWS,
             restart=True),
-    Setting("log_replica_updates", _logs_what_it_takes, "ON",
+    Variable("log_replica_updates", _logs_what_it_takes, "ON",
             "what a replica takes from others is not in its log", FOLLOWS, restart=True),
-    Setting("system_versioning_asof", _now, "DEFAULT",
+    Variable("system_versioning_asof", _now, "DEFAULT",
             "of tables with system versioning every SELECT shows another time", PAST),
-    Setting("binlog_expire_logs_seconds", _seconds, str(_WEEK), "the log is kept for less than a day",
+    Variable("binlog_expire_logs_seconds", _seconds, str(_WEEK), "the log is kept for less than a day",
             KEPT),
-    Setting("max_binlog_total_size", _no_bytes, "0", "the log is deleted by its size, read or not", KEPT),
-    Setting("sync_binlog", among("1"), "1", "a commit does not wait for its log to be on disk", DURABLE),
-    Setting("innodb_flush_log_at_trx_commit", among("1", "3"), "1",
+    Variable("max_binlog_total_size", _no_bytes, "0", "the log is deleted by its size, read or not",
+            KEPT),
+    Variable("sync_binlog", among("1"), "1", "a commit does not wait for its log to be on disk", DURABLE),
+    Variable("innodb_flush_log_at_trx_commit", among("1", "3"), "1",
             "a commit does not wait for its rows to be on disk", DURABLE),
 )  # fmt: skip
 
 
-def _filtered(server: Server, tables: Sequence[Table]) -> list[str]:
+def _filtered(server: Server, tables: Sequence[CheckedTable]) -> list[str]:
     """Databases of captured tables that the log leaves out."""
     if server.logged is None or server.unlogged is None:
         return []
@@ -211,7 +212,7 @@ def _filtered(server: Server, tables: Sequence[Table]) -> list[str]:
     ]
 
 
-def _server_checks(check: str, server: Server, tables: Sequence[Table]) -> Iterator[Checked]:
+def _server_checks(check: str, server: Server, tables: Sequence[CheckedTable]) -> Iterator[Checked]:
     for one in SETTINGS:
         value = one.found(server, tables)
         if value is not None:
@@ -297,7 +298,9 @@ _IN_THE_LOG = ("MYISAM", "ARIA", "CSV", "ARCHIVE")
 _AGAIN = "then capture anew: what has changed until then is not in the log"
 
 
-def _table_checks(check: str, server: Server, table: Table, ours: bool | None) -> Iterator[Checked]:
+def _table_checks(
+    check: str, server: Server, table: CheckedTable, ours: bool | None
+) -> Iterator[Checked]:
     """What is wrong or doubtful of a table.
 
     Args:
@@ -369,7 +372,7 @@ def _logs_cascades(server: Server) -> bool:
     return not server.mariadb and value.upper() in ("OFF", "0")
 
 
-def _cascade(table: Table, key: Cascade) -> tuple[str, str]:
+def _cascade(table: CheckedTable, key: Cascade) -> tuple[str, str]:
     """What a foreign key does past the log, and the statements that have the log hold it: its action
     becomes a trigger's, whose rows are logged; a changed key, or a row that refers to its own table,
     cannot be followed by a trigger, and is refused by the server then."""
@@ -465,7 +468,7 @@ def _rows(cursor: Any, *queries: str) -> Sequence[Any] | None:
     return None
 
 
-def read_table(cursor: Any, name: Named) -> Table | None:
+def read_table(cursor: Any, name: Named) -> CheckedTable | None:
     """A table in the catalog; None where it is not there."""
     cursor.execute(_TABLE, name)
     row = cursor.fetchone()
@@ -473,7 +476,7 @@ def read_table(cursor: Any, name: Named) -> Table | None:
         return None
     kind, engine, options = (_text(one) for one in row)
     if kind not in ("BASE TABLE", _VERSIONED):
-        return Table(name, kind)
+        return CheckedTable(name, kind)
     cursor.execute(f"SHOW CREATE TABLE {'.'.join(quoted(part) for part in name)}")
     cascades = tuple(_cascades(_text(cursor.fetchone()[1]), name[0]))
     cursor.execute(_PERIOD, name)
@@ -485,7 +488,7 @@ def read_table(cursor: Any, name: Named) -> Table | None:
     by_transaction = end[1].startswith("bigint")
     cursor.execute(_OLD, name)
     old = tuple(_text(column) for (column,) in cursor.fetchall())
-    return Table(
+    return CheckedTable(
         name, kind, engine.upper(), partitioned, cascades, start[0], end[0], by_transaction, old
     )
 
@@ -505,7 +508,9 @@ def _cascades(text: str, database: str) -> Iterator[Cascade]:
             )
 
 
-def read_facts(connection: str, source: str, tables: Collection[str]) -> tuple[Server, list[Table]]:
+def read_facts(
+    connection: str, source: str, tables: Collection[str]
+) -> tuple[Server, list[CheckedTable]]:
     """The server, and those of the captured tables that are there.
 
     Raises:

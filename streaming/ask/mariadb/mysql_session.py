@@ -17,7 +17,7 @@ from pymysql.converters import conversions
 from streaming.algebra.source_queries import Seen
 from streaming.ask.mariadb.mysql_state import SnapshotTaker
 from streaming.ask.mariadb.mysql_url import connect, is_lost, parse_url, said
-from streaming.ask.reconnecting import Lost, Reconnecting
+from streaming.ask.reconnecting import ConnectionLost, Reconnecting
 from streaming.errors import FrescoError
 
 _SETTINGS = ("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",)
@@ -157,7 +157,7 @@ class MysqlSession(Reconnecting):
         if code in _TIMEOUTS:
             return self._timed_out()
         if is_lost(error):
-            return Lost(text)
+            return ConnectionLost(text)
         if code == _NO_LOCK:
             self.close()  # rights count for connections that are made after they were granted
             return FrescoError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from streaming.algebra.source_queries import Part, SourceState
+from streaming.algebra.source_queries import QueryPart, SourceState
 from streaming.ask.asked import TIMEOUT, AskedSource, RowReader
 from streaming.ask.mariadb.mysql_reader import MysqlReader
 from streaming.ask.mariadb.mysql_session import MysqlSession
@@ -50,7 +50,7 @@ class MysqlSource(AskedSource):
         self.session.mark()
 
     def _in_snapshot(
-        self, parts: Sequence[Part[Signed]], each: Callable[[RowReader], T]
+        self, parts: Sequence[QueryPart[Signed]], each: Callable[[RowReader], T]
     ) -> tuple[T, SourceState]:
         with self.session.snapshot() as (connection, state):
             reader = MysqlReader(connection, self._keys_limit)

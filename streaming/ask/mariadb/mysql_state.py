@@ -39,7 +39,7 @@ _LOCK_TIMEOUT, _LOCK_ATTEMPTS, _LOCK_PAUSE = 1205, 15, 0.5
 
 @total_ordering
 @dataclass(frozen=True)
-class Place:
+class LogPlace:
     """Where an event begins or ends."""
 
     file: str
@@ -50,7 +50,7 @@ class Place:
         """File and offset in one number that only grows."""
         return (int(self.file.rpartition(".")[2]) << 32) | self.offset
 
-    def __lt__(self, other: Place) -> bool:
+    def __lt__(self, other: LogPlace) -> bool:
         return self.number < other.number
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class Place:
         return Seen(self.number - 1)
 
 
-def place(file: Any, offset: Any) -> Place:
+def place(file: Any, offset: Any) -> LogPlace:
     """A place as the server says it.
 
     Raises:
@@ -74,7 +74,7 @@ def place(file: Any, offset: Any) -> Place:
             f"the server's log file {file!r} has no number",
             todo="set log_bin in the server's configuration; it must be a MariaDB or MySQL with a log",
         )
-    return Place(str(file), int(offset))
+    return LogPlace(str(file), int(offset))
 
 
 def quoted(name: str) -> str:
@@ -90,10 +90,10 @@ class SnapshotTaker:
     """
 
     def __init__(self) -> None:
-        self._first: Place | None = None
+        self._first: LogPlace | None = None
         self._since = 0.0
 
-    def take(self, connection: pymysql.connections.Connection) -> Place:
+    def take(self, connection: pymysql.connections.Connection) -> LogPlace:
         """Begin a transaction that sees one state; the isolation level was set before.
 
         Raises:
@@ -111,13 +111,13 @@ class SnapshotTaker:
                 cursor.execute("ROLLBACK")
             time.sleep(_RETAKE_SECONDS)
 
-    def _still(self, at: Place) -> bool:
+    def _still(self, at: LogPlace) -> bool:
         if at != self._first:
             self._first, self._since = at, time.monotonic()
         return time.monotonic() - self._since > STILL_SECONDS
 
 
-def _locked_snapshot(connection: pymysql.connections.Connection) -> Place:
+def _locked_snapshot(connection: pymysql.connections.Connection) -> LogPlace:
     """A MySQL's: nothing commits between the snapshot's beginning and the reading of its place.
 
     The lock waits for a statement that waits for a row, and may hold up the one that would let it go: so
@@ -143,7 +143,7 @@ def _locked_snapshot(connection: pymysql.connections.Connection) -> Place:
             cursor.execute("UNLOCK TABLES")
 
 
-def current_place(connection: pymysql.connections.Connection) -> Place:
+def current_place(connection: pymysql.connections.Connection) -> LogPlace:
     """Where the log ends now."""
     with connection.cursor() as cursor:
         try:
@@ -159,13 +159,13 @@ def is_mariadb(connection: pymysql.connections.Connection) -> bool:
     return "mariadb" in connection.get_server_info().lower()
 
 
-def _snapshot_place(cursor: Any) -> Place:
+def _snapshot_place(cursor: Any) -> LogPlace:
     cursor.execute(_STATUS)
     said = {str(name).lower(): value for name, value in cursor.fetchall()}
     return place(said.get("binlog_snapshot_file", ""), said.get("binlog_snapshot_position", 0))
 
 
-def _has_commit(cursor: Any, at: Place) -> bool:
+def _has_commit(cursor: Any, at: LogPlace) -> bool:
     """Whether the file has a commit at or before the place."""
     cursor.execute(
         "SELECT BINLOG_GTID_POS(%s, %s), BINLOG_GTID_POS(%s, 4)", (at.file, at.offset, at.file)

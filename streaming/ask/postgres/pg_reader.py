@@ -23,7 +23,7 @@ from streaming.engines.duck.signed import Signed
 from streaming.scalars.expression import column_name
 
 
-class Reader:
+class PgReader:
     """Fetches rows within one snapshot.
 
     Args:

@@ -17,7 +17,7 @@ from psycopg.conninfo import make_conninfo
 
 from streaming.ask.postgres.pg_catalog import connection_parts, without_password
 from streaming.ask.postgres.pg_state import PgState
-from streaming.ask.reconnecting import Lost, Reconnecting
+from streaming.ask.reconnecting import ConnectionLost, Reconnecting
 from streaming.errors import FrescoError
 
 _STATE = """SELECT pg_is_in_recovery(), pg_current_snapshot()::text,
@@ -232,7 +232,7 @@ class Session(Reconnecting):
             return self._timed_out()
         broken = self._connection is None or self._connection.broken or self._connection.closed
         if broken or isinstance(error, _LOST):
-            return Lost(text)
+            return ConnectionLost(text)
         return self._query_refused(text)
 
     def _refused(self, text: str) -> FrescoError:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from streaming.algebra.source_queries import Part, SourceState
+from streaming.algebra.source_queries import QueryPart, SourceState
 from streaming.algebra.tree import relations as scanned
 from streaming.ask.asked import TIMEOUT, AskedSource, RowReader
-from streaming.ask.postgres.pg_reader import Reader, as_sql
+from streaming.ask.postgres.pg_reader import PgReader, as_sql
 from streaming.ask.postgres.pg_session import Session
 from streaming.ask.postgres.pg_values import columns_of
 from streaming.captured.captured_schema import CapturedRelation
@@ -62,13 +62,15 @@ class PostgresSource(AskedSource):
         self._marks.again(self._marks.mark)
 
     def _in_snapshot(
-        self, parts: Sequence[Part[Signed]], each: Callable[[RowReader], T]
+        self, parts: Sequence[QueryPart[Signed]], each: Callable[[RowReader], T]
     ) -> tuple[T, SourceState]:
         many = any(v.held > self._array_limit for part in parts for v in part.inputs.values())
         asked = {name for part in parts for name in scanned(part.tree) if name not in part.inputs}
         locked = as_sql([one for name, one in self._tables.items() if name in asked])
         with self.session.snapshot(writes=many, locked=locked) as (connection, state):
-            reader = Reader(connection, self._array_limit, writes=many and not self.session.pinned)
+            reader = PgReader(
+                connection, self._array_limit, writes=many and not self.session.pinned
+            )
             made = each(reader)
         self.statements += reader.statements
         return made, state

@@ -118,7 +118,7 @@ RULES = (
 
 
 @dataclass(frozen=True)
-class Table:
+class PublishedTable:
     """A captured table as the catalog has it.
 
     Attributes:
@@ -155,7 +155,7 @@ class Publication:
     left_out: tuple[str, ...]
     tables: Mapping[Named, tuple[frozenset[str] | None, bool]]
 
-    def concerns(self, table: Table) -> bool:
+    def concerns(self, table: PublishedTable) -> bool:
         """Whether it has the table, or its rows by way of partitions."""
         return any(one in self.tables for one in (table.name, *_names(table.parts), *table.above))
 
@@ -191,7 +191,7 @@ def check_published(
     return wrong or [Checked(check, "ok", f"{len(tables)} tables, every change of them")]
 
 
-def _table(connection: psycopg.Connection, name: Named) -> Table | None:
+def _table(connection: psycopg.Connection, name: Named) -> PublishedTable | None:
     row = connection.execute(_TABLE, name).fetchone()
     if row is None:
         return None
@@ -200,7 +200,7 @@ def _table(connection: psycopg.Connection, name: Named) -> Table | None:
     above = connection.execute(_ABOVE, (oid, oid)).fetchall() if partition else []
     heirs = connection.execute(_HEIRS, (oid,)).fetchall()
     columns = connection.execute(_COLUMNS, (oid,)).fetchall()
-    return Table(
+    return PublishedTable(
         name,
         char(kind),
         char(persistence),
@@ -237,7 +237,7 @@ def _twin(check: str, name: Named, is_table: bool) -> Checked:
     )
 
 
-def _kind(check: str, table: Table) -> Iterator[Checked]:
+def _kind(check: str, table: PublishedTable) -> Iterator[Checked]:
     """What no publication can mend: rows that a snapshot reads and the log does not have."""
     for name, heir in [(_text(one), one) for one in table.heirs]:
         yield INHERITED.found(
@@ -280,7 +280,7 @@ def _kind(check: str, table: Table) -> Iterator[Checked]:
 
 
 def _published(
-    check: str, table: Table, publications: Sequence[Publication], wanted: str | None
+    check: str, table: PublishedTable, publications: Sequence[Publication], wanted: str | None
 ) -> Sequence[Checked]:
     """What the publications leave out of a table; nothing where one of them leaves nothing out."""
     mine = [one for one in publications if wanted is not None or one.concerns(table)]
@@ -301,7 +301,7 @@ def _published(
     return min(faults, key=len)
 
 
-def _faults(check: str, table: Table, one: Publication) -> Iterator[Checked]:
+def _faults(check: str, table: PublishedTable, one: Publication) -> Iterator[Checked]:
     name, quoted = _word(one.name), _quoted(table.name)
     if table.name not in one.tables:
         if any(part in one.tables for part in _names(table.parts)):

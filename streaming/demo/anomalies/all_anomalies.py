@@ -18,7 +18,7 @@ from streaming.demo.anomalies import (
     several_views,
     view_over_views,
 )
-from streaming.demo.anomalies.shown import Outcome, shown_text
+from streaming.demo.anomalies.shown import AnomalyShown, shown_text
 from streaming.demo.embedded.ports import choose_ports
 from streaming.demo.embedded.postgres_server import Postgres
 
@@ -30,7 +30,7 @@ SCENARIOS = {
 }
 
 
-def run_anomalies(console: Console, folder: Path | None, seed: int) -> list[Outcome]:
+def run_anomalies(console: Console, folder: Path | None, seed: int) -> list[AnomalyShown]:
     """Run all scenarios and show each as it ends.
 
     Args:
@@ -50,7 +50,7 @@ def run_anomalies(console: Console, folder: Path | None, seed: int) -> list[Outc
     return found
 
 
-def played(console: Console, folder: Path | None, seed: int) -> Iterator[Outcome]:
+def played(console: Console, folder: Path | None, seed: int) -> Iterator[AnomalyShown]:
     """The outcomes, each as soon as it is there."""
     with tempfile.TemporaryDirectory(prefix="fresco-anomalies-") as temporary:
         home = folder.resolve() if folder is not None else Path(temporary)
@@ -67,7 +67,7 @@ def played(console: Console, folder: Path | None, seed: int) -> Iterator[Outcome
             server.stop()
 
 
-def verdict(outcomes: list[Outcome]) -> dict[str, Any]:
+def verdict(outcomes: list[AnomalyShown]) -> dict[str, Any]:
     """For `--json`."""
     return {
         "holds": all(one.holds for one in outcomes),
@@ -75,7 +75,7 @@ def verdict(outcomes: list[Outcome]) -> dict[str, Any]:
     }
 
 
-def anomaly_table(outcome: Outcome) -> Group:
+def anomaly_table(outcome: AnomalyShown) -> Group:
     """What each side shows after each step, beside the sources; states that never were are red."""
     about = outcome.anomaly
     table = Table(

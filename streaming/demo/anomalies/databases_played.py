@@ -19,7 +19,7 @@ from streaming.ask.postgres.pg_catalog import read_schemas
 from streaming.captured.captured_schema import CapturedRelation
 from streaming.demo.anomalies.shown import Shown
 from streaming.demo.embedded.postgres_server import Postgres, create_databases
-from streaming.demo.embedded.slot_log import Committed, SlotLog
+from streaming.demo.embedded.slot_log import SlotLog, SlotTransaction
 from streaming.sql.parse import parse
 
 Change = tuple[str, int, tuple[int, ...]]
@@ -93,7 +93,7 @@ class Databases:
         self._undo.callback(connection.close)
         return connection
 
-    def commit(self, *changes: Change) -> list[tuple[str, Committed]]:
+    def commit(self, *changes: Change) -> list[tuple[str, SlotTransaction]]:
         """One transaction at each database that the changes touch; what the logs say of them."""
         found = []
         for source in dict.fromkeys(name.partition(".")[0] for name, _, _ in changes):
@@ -104,7 +104,7 @@ class Databases:
             found += self.read_log(source)
         return found
 
-    def read_log(self, source: str) -> list[tuple[str, Committed]]:
+    def read_log(self, source: str) -> list[tuple[str, SlotTransaction]]:
         """What a database's log says of the transactions that have committed since."""
         return [(source, one) for one in self.logs[source].more()]
 

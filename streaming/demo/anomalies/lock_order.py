@@ -28,7 +28,7 @@ from streaming.ask.postgres.pg_state import PgState
 from streaming.demo.anomalies.databases_played import Databases
 from streaming.demo.anomalies.played import Play
 from streaming.demo.anomalies.player import Keys, Player, sweep
-from streaming.demo.anomalies.shown import Anomaly, Outcome, Side, bag, changes_only
+from streaming.demo.anomalies.shown import Anomaly, AnomalyShown, Side, bag, changes_only
 from streaming.demo.embedded.postgres_server import Postgres
 from streaming.engines.duck.signed import Signed
 from streaming.errors import FrescoError
@@ -45,7 +45,7 @@ _TR2 = (
 _SET = "UPDATE r SET x = %s WHERE t = %s"
 
 
-class Reader:
+class WaitingReader:
     """TR2 in a thread of its own, which waits inside PostgreSQL."""
 
     def __init__(self, session: psycopg.Connection[Any]) -> None:
@@ -70,7 +70,7 @@ def _compensating(spec: Any, ops: Any, _: Keys) -> Any:
     return CompensatingManager(spec, ops)
 
 
-def figure_1(server: Postgres, seed: int) -> Outcome:
+def figure_1(server: Postgres, seed: int) -> AnomalyShown:
     databases = Databases(server, {"x.r": "t* x", "y.s": "k*"}, {"x.r": [(1, 1), (2, 2)]})
     play = Play(databases, {"v": "SELECT s.k, r.x FROM y.s s CROSS JOIN x.r r"})
     naive = play.play("sweep", sweep)
@@ -81,7 +81,7 @@ def figure_1(server: Postgres, seed: int) -> Outcome:
     tr1, tr2, tr3 = (databases.session("x") for _ in range(3))
     tr1.execute(_SET, (10, 1))
     play.told("T1: TR1 locks tx, sets x = 10")
-    reader = Reader(tr2)
+    reader = WaitingReader(tr2)
     _until(databases.awaits_lock("x"), "TR2 does not wait for TR1's lock")
     play.told("T2: TR2 has read ty(2) and waits for tx")
     tr3.execute(_SET, (20, 2))
@@ -151,4 +151,4 @@ def _late(what: str) -> FrescoError:
     )
 
 
-SCENARIOS: dict[str, Callable[[Postgres, int], Outcome]] = {"figure-1": figure_1}
+SCENARIOS: dict[str, Callable[[Postgres, int], AnomalyShown]] = {"figure-1": figure_1}

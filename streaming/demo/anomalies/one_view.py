@@ -13,7 +13,7 @@ from streaming.algebra.bag import Bag
 from streaming.demo.anomalies.databases_played import Databases
 from streaming.demo.anomalies.played import Play
 from streaming.demo.anomalies.player import Keys, Make, Player
-from streaming.demo.anomalies.shown import Anomaly, Outcome, Side, bag, changes_only
+from streaming.demo.anomalies.shown import Anomaly, AnomalyShown, Side, bag, changes_only
 from streaming.demo.embedded.postgres_server import Postgres
 from streaming.viewmanagers.asking.c_strobe import CStrobe
 from streaming.viewmanagers.asking.eca import EcaManager
@@ -82,7 +82,7 @@ def _judged(
     right: Player,
     expected: tuple[list[Bag], list[Bag]],
     about: Anomaly,
-) -> Outcome:
+) -> AnomalyShown:
     sides = [
         Side(one.name, changes_only(one.shown), tuple((b,) for b in states))
         for one, states in zip((naive, right), expected, strict=True)
@@ -90,7 +90,7 @@ def _judged(
     return play.outcome(seed, sides, about)
 
 
-def insertion(server: Postgres, seed: int) -> Outcome:
+def insertion(server: Postgres, seed: int) -> AnomalyShown:
     """U1 = +r2[2,3], U2 = +r1[4,2] before Q1 is answered: IVMA counts [4] twice."""
     databases = Databases(server, PAIR, {"x.r1": [(1, 2)]})
     play = Play(databases, {"v": "SELECT r1.w FROM x.r1 r1 JOIN x.r2 r2 ON r1.x = r2.x"})
@@ -112,7 +112,7 @@ def insertion(server: Postgres, seed: int) -> Outcome:
     )  # fmt: skip
 
 
-def deletion(server: Postgres, seed: int) -> Outcome:
+def deletion(server: Postgres, seed: int) -> AnomalyShown:
     """Both deletions are carried out before a query is evaluated: IVMA leaves [1,3]."""
     databases = Databases(server, PAIR, {"x.r1": [(1, 2)], "x.r2": [(2, 3)]})
     play = Play(databases, {"v": "SELECT r1.w, r2.y FROM x.r1 r1 JOIN x.r2 r2 ON r1.x = r2.x"})
@@ -145,7 +145,7 @@ def _example_0(server: Postgres, naive: tuple[str, Make], right: tuple[str, Make
     return play, players
 
 
-def several_sources(server: Postgres, seed: int) -> Outcome:
+def several_sources(server: Postgres, seed: int) -> AnomalyShown:
     play, (naive, right) = _example_0(server, ("conventional", _conventional), ("strobe", _strobe))
     return _judged(
         play, seed, naive, right, ([{}, ROW], [{}]),
@@ -157,7 +157,7 @@ def several_sources(server: Postgres, seed: int) -> Outcome:
     )  # fmt: skip
 
 
-def forgotten_key_delete(server: Postgres, seed: int) -> Outcome:
+def forgotten_key_delete(server: Postgres, seed: int) -> AnomalyShown:
     play, (naive, right) = _example_0(server, ("no_pending", _forgetful), ("c_strobe", _c_strobe))
     return _judged(
         play, seed, naive, right, ([{}, ROW], [{}, ROW, {}]),
@@ -169,7 +169,7 @@ def forgotten_key_delete(server: Postgres, seed: int) -> Outcome:
     )  # fmt: skip
 
 
-def duplicate(server: Postgres, seed: int) -> Outcome:
+def duplicate(server: Postgres, seed: int) -> AnomalyShown:
     """Two insertions whose queries both find the other one."""
     play = Play(Databases(server, CHAIN, {"z.r3": [(3, 4)]}), {"v": CHAIN_VIEW})
     naive, right = _both(play, ("conventional", _conventional), ("strobe", _strobe))
@@ -187,7 +187,7 @@ def duplicate(server: Postgres, seed: int) -> Outcome:
     )  # fmt: skip
 
 
-def half_transaction(server: Postgres, seed: int) -> Outcome:
+def half_transaction(server: Postgres, seed: int) -> AnomalyShown:
     """T1 = (-r1[1,2], +r1[3,4]): Strobe takes each update by itself."""
     play = Play(
         Databases(server, {"x.r1": "a* b"}, {"x.r1": [(1, 2)]}), {"v": "SELECT a, b FROM x.r1"}
@@ -208,7 +208,7 @@ def half_transaction(server: Postgres, seed: int) -> Outcome:
     )  # fmt: skip
 
 
-def global_transaction(server: Postgres, seed: int) -> Outcome:
+def global_transaction(server: Postgres, seed: int) -> AnomalyShown:
     """T1 = +r1[1,3]; T2 = (-r2[3,4] at y, +r1[2,3] at x)."""
     tables = {"x.r1": "a* b", "y.r2": "b c*"}
     view = "SELECT r1.a, r1.b, r2.c FROM x.r1 r1 JOIN y.r2 r2 ON r1.b = r2.b"
@@ -235,7 +235,7 @@ def global_transaction(server: Postgres, seed: int) -> Outcome:
     )  # fmt: skip
 
 
-SCENARIOS: dict[str, Callable[[Postgres, int], Outcome]] = {
+SCENARIOS: dict[str, Callable[[Postgres, int], AnomalyShown]] = {
     "insertion": insertion,
     "deletion": deletion,
     "several-sources": several_sources,

@@ -15,15 +15,15 @@ from streaming.demo.anomalies.databases_played import Change, Databases
 from streaming.demo.anomalies.player import Make, Player, operators
 from streaming.demo.anomalies.shown import (
     Anomaly,
-    Outcome,
+    AnomalyShown,
     Shown,
     Side,
-    Step,
+    StoryLine,
     changes_only,
     row_text,
     shown_text,
 )
-from streaming.demo.embedded.slot_log import Committed
+from streaming.demo.embedded.slot_log import SlotTransaction
 from streaming.engines.duck.signed import Signed
 from streaming.messages import GlobalPart, RelRun, SourceLog, Updates
 from streaming.scalars.types import delta_schema
@@ -96,7 +96,7 @@ class Play:
 
     # The sources ----------------------------------------------------------------------------------
 
-    def commit(self, *changes: Change, whole: bool = True) -> list[tuple[str, Committed]]:
+    def commit(self, *changes: Change, whole: bool = True) -> list[tuple[str, SlotTransaction]]:
         """A transaction at each database that the changes touch, committed and not yet told of.
 
         Args:
@@ -105,8 +105,8 @@ class Play:
         return self.committed(self.databases.commit(*changes), whole)
 
     def committed(
-        self, found: list[tuple[str, Committed]], whole: bool = True
-    ) -> list[tuple[str, Committed]]:
+        self, found: list[tuple[str, SlotTransaction]], whole: bool = True
+    ) -> list[tuple[str, SlotTransaction]]:
         """Note what sessions have committed."""
         for source, one in found:
             self._transactions[source] += 1
@@ -150,7 +150,7 @@ class Play:
     # Updates --------------------------------------------------------------------------------------
 
     def updates(
-        self, *committed: tuple[str, Committed], part: tuple[str, int] | None = None
+        self, *committed: tuple[str, SlotTransaction], part: tuple[str, int] | None = None
     ) -> Updates:
         """The transactions' parts under the next number.
 
@@ -165,7 +165,7 @@ class Play:
                 found[row] = found.get(row, 0) + sign
         return self.message(rows, self.number, dict(committed), part)
 
-    def apart(self, source: str, committed: Committed) -> Iterator[Updates]:
+    def apart(self, source: str, committed: SlotTransaction) -> Iterator[Updates]:
         """A transaction's changes as if each were one, under numbers of their own."""
         for name, sign, row in committed.changes:
             self.number += 1
@@ -175,7 +175,7 @@ class Play:
         self,
         rows: Mapping[str, Mapping[Any, int]],
         number: int,
-        committed: Mapping[str, Committed],
+        committed: Mapping[str, SlotTransaction],
         part: tuple[str, int] | None = None,
     ) -> Updates:
         """Rows of one number as the integrator tells of them."""
@@ -207,12 +207,12 @@ class Play:
             self.players[name].deliver(message)
         self.step(f"U{message.first} arrives" + (f" at {', '.join(names)}" if names else ""))
 
-    def outcome(self, seed: int, sides: Sequence[Side], about: Anomaly) -> Outcome:
+    def outcome(self, seed: int, sides: Sequence[Side], about: Anomaly) -> AnomalyShown:
         """What came of it for the naive side and the right one, and the end of everything."""
         naive, right = sides
         views = tuple(self.views)
         steps = tuple(
-            Step(
+            StoryLine(
                 text,
                 _texts(before, views),
                 _texts(after, views),
@@ -221,7 +221,7 @@ class Play:
             for text, (before, after), truth, whole in self.steps
         )
         self.close()
-        return Outcome(
+        return AnomalyShown(
             anomaly=about,
             seed=seed,
             views=views,

@@ -27,13 +27,13 @@ from streaming.engines.duck.duck_operators import DuckOperators
 from streaming.engines.duck.signed import Signed
 from streaming.messages import ActionList, Rows, Updates
 from streaming.viewmanagers.asking.sweep import SweepManager
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 
 FEW = 1_000
 """Rows; a scenario has fewer."""
 NOWHERE = Path("/nowhere")
 Keys = Mapping[str, tuple[int, ...]]
-Make = Callable[[ViewSpec, DuckOperators, Keys], Any]
+Make = Callable[[ManagedView, DuckOperators, Keys], Any]
 """A manager from its view, its operators and the relations' keys."""
 
 
@@ -69,7 +69,7 @@ class Player:
         exact: bool = False,
     ) -> None:
         self.name, self.history = name, history
-        self.spec = ViewSpec(name, "g", tree)
+        self.spec = ManagedView(name, "g", tree)
         self.operators = operators()
         keys = {relation: one.key for relation, one in databases.relations.items()}
         self.manager = make(self.spec, self.operators, keys)
@@ -186,6 +186,6 @@ def added(state: Bag, delta: Mapping[Any, int]) -> Bag:
     return now
 
 
-def sweep(spec: ViewSpec, ops: DuckOperators, _: Keys) -> SweepManager[Signed]:
+def sweep(spec: ManagedView, ops: DuckOperators, _: Keys) -> SweepManager[Signed]:
     """SWEEP as published."""
     return SweepManager(spec, ops)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from streaming.demo.anomalies.databases_played import Databases
 from streaming.demo.anomalies.played import Play
 from streaming.demo.anomalies.player import Player, added, sweep
-from streaming.demo.anomalies.shown import Anomaly, Outcome, Shown, Side, bag, changes_only
+from streaming.demo.anomalies.shown import Anomaly, AnomalyShown, Shown, Side, bag, changes_only
 from streaming.demo.embedded.postgres_server import Postgres
 from streaming.merge.batching import NONE
 from streaming.merge.machine import MergeMachine
@@ -21,7 +21,7 @@ from streaming.messages import ActionList, Rel, RelRun
 MVC = "painting-mvc"
 
 
-class Apart:
+class ListByList:
     """A warehouse that applies each list by itself."""
 
     def __init__(self, players: Sequence[Player]) -> None:
@@ -44,7 +44,7 @@ class Apart:
         self.now[message.view] = added(self.now[message.view], delta)
 
 
-class Merged(Apart):
+class Merged(ListByList):
     """A warehouse behind a merge."""
 
     def __init__(self, players: Sequence[Player]) -> None:
@@ -70,7 +70,7 @@ class Merged(Apart):
             self.states.append(self.shown())
 
 
-def _arrive(play: Play, warehouses: Sequence[Apart], message: ActionList) -> None:
+def _arrive(play: Play, warehouses: Sequence[ListByList], message: ActionList) -> None:
     play.history.append(f"AL {message.view}[{message.first}..{message.last}] -> warehouse")
     for one in warehouses:
         one.list(message)
@@ -78,7 +78,7 @@ def _arrive(play: Play, warehouses: Sequence[Apart], message: ActionList) -> Non
 
 
 def _in_some_order(
-    play: Play, warehouses: Sequence[Apart], players: Sequence[Player], seed: int
+    play: Play, warehouses: Sequence[ListByList], players: Sequence[Player], seed: int
 ) -> list[ActionList]:
     """The views' newest lists reach the warehouses after number 1's REL; returns them as they arrive."""
     for one in warehouses:
@@ -98,11 +98,11 @@ def _rel(number: int, *views: str, idle: Sequence[str] = ()) -> Rel:
 def _outcome(
     play: Play,
     seed: int,
-    warehouses: Sequence[Apart],
+    warehouses: Sequence[ListByList],
     names: tuple[str, str],
     expected: tuple[Sequence[Shown], Sequence[Shown]],
     about: Anomaly,
-) -> Outcome:
+) -> AnomalyShown:
     sides = [
         Side(name, changes_only(one.states), tuple(states))
         for name, one, states in zip(names, warehouses, expected, strict=True)
@@ -110,7 +110,7 @@ def _outcome(
     return play.outcome(seed, sides, about)
 
 
-def disagreement(server: Postgres, seed: int) -> Outcome:
+def disagreement(server: Postgres, seed: int) -> AnomalyShown:
     """V1 = R join S, V2 = S join T; one insertion into S changes both."""
     tables = {"x.r": "a* b", "y.s": "b* c", "z.t": "c* d"}
     databases = Databases(server, tables, {"x.r": [(1, 2)], "z.t": [(3, 4)]})
@@ -120,7 +120,7 @@ def disagreement(server: Postgres, seed: int) -> Outcome:
     }
     play = Play(databases, views)
     players = [play.play(name, sweep, name) for name in views]
-    apart, merged = Apart(players), Merged(players)
+    apart, merged = ListByList(players), Merged(players)
     play.watch(apart.states, merged.states)
     play.deliver(play.updates(*play.commit(("y.s", 1, (2, 3)))))
     play.settle()
@@ -139,14 +139,14 @@ def disagreement(server: Postgres, seed: int) -> Outcome:
     )  # fmt: skip
 
 
-def transfer(server: Postgres, seed: int) -> Outcome:
+def transfer(server: Postgres, seed: int) -> AnomalyShown:
     """V1 = R, V2 = S; one global transaction takes from one database what it gives to the other."""
     databases = Databases(
         server, {"x.r": "id* amount", "y.s": "id* amount"}, {"x.r": [(1, 100)], "y.s": [(1, 0)]}
     )
     play = Play(databases, {"v1": "SELECT id, amount FROM x.r", "v2": "SELECT id, amount FROM y.s"})
     players = [play.play(name, sweep, name) for name in play.views]
-    apart, merged = Apart(players), Merged(players)
+    apart, merged = ListByList(players), Merged(players)
     play.watch(apart.states, merged.states)
     at_x = play.commit(("x.r", -1, (1, 100)), ("x.r", 1, (1, 70)), whole=False)
     at_y = play.commit(("y.s", -1, (1, 0)), ("y.s", 1, (1, 30)))
@@ -164,7 +164,7 @@ def transfer(server: Postgres, seed: int) -> Outcome:
     )  # fmt: skip
 
 
-def selections(server: Postgres, seed: int) -> Outcome:
+def selections(server: Postgres, seed: int) -> AnomalyShown:
     """An order goes 1 (open) -> 2 (moving) -> 3 (archived); REL by selections against REL by relation."""
     play = Play(
         Databases(server, {"x.orders": "id* status"}, {"x.orders": [(7, 1)]}),
@@ -200,7 +200,7 @@ def selections(server: Postgres, seed: int) -> Outcome:
     )  # fmt: skip
 
 
-SCENARIOS: dict[str, Callable[[Postgres, int], Outcome]] = {
+SCENARIOS: dict[str, Callable[[Postgres, int], AnomalyShown]] = {
     "disagreement": disagreement,
     "transfer": transfer,
     "selections": selections,

@@ -58,7 +58,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Step:
+class StoryLine:
     """One line of the story, as text.
 
     Attributes:
@@ -89,7 +89,7 @@ class Anomaly:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AnomalyShown:
     """An anomaly as it happened.
 
     Attributes:
@@ -104,7 +104,7 @@ class Outcome:
     seed: int
     views: tuple[str, ...]
     history: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[StoryLine, ...]
     naive: Side
     right: Side
     sources: tuple[Shown, ...]

@@ -16,14 +16,14 @@ from streaming.algebra.tree import Relation
 from streaming.demo.anomalies.databases_played import Databases
 from streaming.demo.anomalies.played import Play
 from streaming.demo.anomalies.player import FEW, NOWHERE, Player, added, operators, packed, sweep
-from streaming.demo.anomalies.shown import Anomaly, Outcome, Shown, Side, bag, changes_only
+from streaming.demo.anomalies.shown import Anomaly, AnomalyShown, Shown, Side, bag, changes_only
 from streaming.demo.embedded.postgres_server import Postgres
 from streaming.engines.duck.duck_evaluator import DuckEvaluator
 from streaming.engines.duck.signed import Signed
 from streaming.messages import ActionList, RelRun, Updates
 from streaming.scalars.types import delta_schema
 from streaming.sql.parse import parse
-from streaming.viewmanagers.base import Codec, ViewSpec
+from streaming.viewmanagers.base import Codec, ManagedView
 from streaming.viewmanagers.over_views.mediator import Mediator
 from streaming.viewmanagers.replica import ReplicaManager
 
@@ -33,7 +33,7 @@ class Over:
 
     def __init__(self, text: str, parents: Mapping[str, Player]) -> None:
         known = {name: Relation(name, one.spec.tree.schema) for name, one in parents.items()}
-        self.spec = ViewSpec("v0", "g", parse(text, known))
+        self.spec = ManagedView("v0", "g", parse(text, known))
         self._schemas = {name: delta_schema(one.schema) for name, one in known.items()}
         self._operators = operators()
         self._mediator: Mediator[Signed] = Mediator(
@@ -75,7 +75,7 @@ class Over:
         self.states.append(self.shown())
 
 
-def no_registry(server: Postgres, seed: int) -> Outcome:
+def no_registry(server: Postgres, seed: int) -> AnomalyShown:
     """V1 = V2 = B1 join B2; V1 hears of DU11 first, V2 of DU21; V0 = V1 join V2 (Examples 1 and 4)."""
     join = "SELECT b1.k, b2.v FROM x.b1 b1 JOIN y.b2 b2 ON b1.k = b2.k"
     over = "SELECT v1.k, v1.v, v2.v AS w FROM v1 JOIN v2 ON v1.k = v2.k"
@@ -123,4 +123,4 @@ def no_registry(server: Postgres, seed: int) -> Outcome:
     )  # fmt: skip
 
 
-SCENARIOS: dict[str, Callable[[Postgres, int], Outcome]] = {"no-registry": no_registry}
+SCENARIOS: dict[str, Callable[[Postgres, int], AnomalyShown]] = {"no-registry": no_registry}

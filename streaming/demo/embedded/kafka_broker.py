@@ -23,7 +23,7 @@ _HEAP = ("-Xms256m", "-Xmx512m", *SHORT_LIVED)
 _READY_SECONDS = 60
 
 
-class Kafka:
+class KafkaBroker:
     """The broker of the stack in `folder`; its data stay in `<folder>/kafka` between starts."""
 
     def __init__(self, folder: Path, port: int, controller_port: int) -> None:

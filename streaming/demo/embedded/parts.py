@@ -111,7 +111,7 @@ TOPIC_SETTINGS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Source:
+class StackSource:
     """One database under capture: its name, which is also the topic prefix, and its tables."""
 
     name: str
@@ -161,13 +161,13 @@ UNCHANGED = {"unavailable.value.placeholder": "unchanged-5d1f0c9be27a4486"}
 """What stands for a TOAST value that did not change: nobody's text, as Debezium's own may be."""
 
 
-def bank_sources() -> tuple[Source, ...]:
+def bank_sources() -> tuple[StackSource, ...]:
     """The demo's sources: the same bank tables in every database of `DATABASES`."""
-    return tuple(Source(name, options=tuple(UNCHANGED.items())) for name in DATABASES)
+    return tuple(StackSource(name, options=tuple(UNCHANGED.items())) for name in DATABASES)
 
 
 def connector_config(
-    source: Source, *, host: str, port: int, user: str, password: str
+    source: StackSource, *, host: str, port: int, user: str, password: str
 ) -> dict[str, str]:
     """The configuration of the Debezium connector that captures `source`.
 

@@ -30,7 +30,7 @@ RowChange = tuple[str, int, tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
-class Committed:
+class SlotTransaction:
     """A transaction.
 
     Attributes:
@@ -88,9 +88,9 @@ class SlotLog:
     def _tables(self) -> list[sql.Identifier]:
         return [sql.Identifier(name.partition(".")[2]) for name in self._relations]
 
-    def more(self) -> list[Committed]:
+    def more(self) -> list[SlotTransaction]:
         """The transactions that have committed since."""
-        found: list[Committed] = []
+        found: list[SlotTransaction] = []
         changes: list[RowChange] = []
         xid = micros = 0
         for (data,) in self._connection.execute(_CHANGES, [self._slot, self._slot]).fetchall():
@@ -101,7 +101,7 @@ class SlotLog:
                 case b"C":
                     seconds = micros / 1e6 + _POSTGRES_EPOCH
                     id_ = str(xid & 0xFFFFFFFF)
-                    found.append(Committed(id_, self.position, seconds, tuple(changes)))
+                    found.append(SlotTransaction(id_, self.position, seconds, tuple(changes)))
                 case b"R":
                     end = data.index(b"\0", 5)
                     table = data[end + 1 : data.index(b"\0", end + 1)].decode()

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from streaming.demo.embedded.connect_worker import Connect
-from streaming.demo.embedded.kafka_broker import Kafka, create_topics
+from streaming.demo.embedded.kafka_broker import KafkaBroker, create_topics
 from streaming.demo.embedded.parts import (
     DATABASES,
     POSTGRES_USER,
-    Source,
+    StackSource,
     bank_sources,
     connector_config,
 )
@@ -29,7 +29,7 @@ from streaming.errors import FrescoError
 from streaming.spark import jars
 from streaming.spark.artifacts import CONNECT_SET, DEBEZIUM_SET, KAFKA_SET
 
-Server = TypeVar("Server", Kafka, Postgres, Connect)
+Server = TypeVar("Server", KafkaBroker, Postgres, Connect)
 
 
 class Stack:
@@ -58,7 +58,7 @@ class Stack:
         self._progress = progress
         self._connect_port = 0
         self._lock: int | None = None
-        self._kafka: Kafka | None = None
+        self._kafka: KafkaBroker | None = None
         self._postgres: Postgres | None = None
         self._connect: Connect | None = None
 
@@ -69,7 +69,7 @@ class Stack:
         self.stop()
 
     @property
-    def kafka(self) -> Kafka:
+    def kafka(self) -> KafkaBroker:
         """The broker. Raises RuntimeError before `start`."""
         return _started(self._kafka)
 
@@ -112,7 +112,7 @@ class Stack:
             jars.resolve([KAFKA_SET, CONNECT_SET, DEBEZIUM_SET], self._progress)
             ports = choose_ports(self.folder, self._asked)
             self._postgres = Postgres(self.folder, ports["postgres"])
-            self._kafka = Kafka(self.folder, ports["kafka"], ports["kafka-controller"])
+            self._kafka = KafkaBroker(self.folder, ports["kafka"], ports["kafka-controller"])
             self._connect_port = ports["connect"]
             with ThreadPoolExecutor(max_workers=2) as pool:
                 starts = [pool.submit(self._kafka.start), pool.submit(self._postgres.start)]
@@ -124,7 +124,7 @@ class Stack:
             raise
         return self
 
-    def capture(self, sources: Sequence[Source] | None = None) -> None:
+    def capture(self, sources: Sequence[StackSource] | None = None) -> None:
         """Start Debezium on `sources` (the bank in every database by default).
 
         Returns when every connector runs; its snapshot may still be under way. The topics are made

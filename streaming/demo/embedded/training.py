@@ -19,7 +19,7 @@ from kafka import KafkaProducer
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.demo.embedded.kafka_broker import Kafka, create_topics
+from streaming.demo.embedded.kafka_broker import KafkaBroker, create_topics
 from streaming.demo.embedded.ports import choose_ports
 from streaming.spark.class_archive import archive_file, training_options
 from streaming.spark.jars import print_progress, spark_jars
@@ -44,7 +44,7 @@ def train(archive: Path, jars: list[str]) -> None:
     with ExitStack() as undo:
         folder = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="fresco-training-")))
         ports = choose_ports(folder, {"kafka": None, "kafka-controller": None})
-        kafka = Kafka(folder, ports["kafka"], ports["kafka-controller"])
+        kafka = KafkaBroker(folder, ports["kafka"], ports["kafka-controller"])
         undo.callback(kafka.stop)
         kafka.start()
         create_topics(kafka.bootstrap, _TOPICS)

@@ -22,14 +22,14 @@ from streaming.algebra.scans import columns_read
 from streaming.algebra.source_queries import Answer, Query, Term, query_back, query_note
 from streaming.errors import ProtocolError
 from streaming.messages import ActionList, Updates
-from streaming.viewmanagers.base import Progress, ViewSpec, check_updates, works
+from streaming.viewmanagers.base import ManagedView, ManagerProgress, check_updates, works
 from streaming.viewmanagers.taint import refuse_controls
 
 V = TypeVar("V")
 
 
 @dataclass(frozen=True)
-class Change(Generic[V]):
+class PlaceChange(Generic[V]):
     """What one transaction, or one batch of them, changes at the view's places.
 
     Attributes:
@@ -55,12 +55,12 @@ class Asking(Generic[V]):
         FrescoError: VIEW_NOT_PSJ.
     """
 
-    def __init__(self, spec: ViewSpec, operators: Operators[V]) -> None:
+    def __init__(self, spec: ManagedView, operators: Operators[V]) -> None:
         self.spec = spec
         self.operators = operators
         self.psj: Psj = psj_of(spec.tree)
         self.reads = columns_read(spec.tree)
-        self.progress = Progress(spec.start - 1)
+        self.progress = ManagerProgress(spec.start - 1)
         self.uqs: dict[int, Query[V]] = {}
         """UQS: queries sent whose answers have not come, by id."""
         self.next_query = 1
@@ -92,7 +92,7 @@ class Asking(Generic[V]):
         self.asked = asked[-1] if asked else self.asked
         ended = [message.last] if message.cut else []
         self.cuts = [*self.cuts, *ended] if self.asked > self.sent else []
-        self.progress = Progress(message.last)
+        self.progress = ManagerProgress(message.last)
         return out
 
     def receive(self, updates: Updates) -> list[Query[V] | ActionList]:
@@ -120,7 +120,7 @@ class Asking(Generic[V]):
             brief = f"updates of {updates.group} [{updates.first}..{updates.last}]"
             raise ProtocolError("view_manager", brief, "the initial state comes by itself")
         rows = self.view_of(self.change(updates, updates.first).deltas)
-        self.progress = Progress(updates.last)
+        self.progress = ManagerProgress(updates.last)
         self.started(rows)
         return self.list_of(updates.first, updates.last, rows, complete=True)
 
@@ -133,7 +133,7 @@ class Asking(Generic[V]):
             n for run in updates.runs if works(run, view) for n in range(run.first, run.last + 1)
         ]
 
-    def change(self, updates: Updates, first: int, last: int | None = None) -> Change[V]:
+    def change(self, updates: Updates, first: int, last: int | None = None) -> PlaceChange[V]:
         """The leaves' deltas of the numbers [first..last] (`last` None: of `first` alone)."""
         last = first if last is None else last
         ops, deltas = self.operators, {}
@@ -151,7 +151,7 @@ class Asking(Generic[V]):
             for c in updates.controls
             if c.kind == "truncate" and first <= c.number <= last and c.relation in relations
         )
-        return Change(first, last, deltas, truncated)
+        return PlaceChange(first, last, deltas, truncated)
 
     def view_of(self, leaves: Mapping[int, V]) -> V:
         """The view over its leaves' rows; a place that is not given is empty."""
@@ -210,7 +210,7 @@ class Asking(Generic[V]):
         """
         if saved["view"] != self.spec.view:
             raise ProtocolError("view_manager", saved["view"], f"not of view {self.spec.view}")
-        self.progress = Progress(saved["number"])
+        self.progress = ManagerProgress(saved["number"])
         self.next_query = saved["next_query"]
         self.asked, self.sent, self.cuts = saved["asked"], saved["sent"], list(saved["cuts"])
         queries = [query_back(self.operators, note) for note in saved["uqs"]]

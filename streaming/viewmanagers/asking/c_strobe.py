@@ -31,11 +31,11 @@ from streaming.algebra.tree import Join, Project, Scan, Tree
 from streaming.algebra.view_keys import Keys
 from streaming.messages import ActionList, Updates
 from streaming.scalars.expression import Col, Schema
-from streaming.viewmanagers.asking.asking_manager import Change
+from streaming.viewmanagers.asking.asking_manager import PlaceChange
 from streaming.viewmanagers.asking.compensated import Compensated
 from streaming.viewmanagers.asking.holding_queue import Span, change_back, change_note, together
 from streaming.viewmanagers.asking.numbered_effects import keys_under, twice, under_ends
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.mirror import Mirror
 
 V = TypeVar("V")
@@ -51,7 +51,7 @@ class Current(Generic[V]):
         complete: each number has its state, so a list of several is complete.
     """
 
-    change: Change[V]
+    change: PlaceChange[V]
     units: tuple[Span, ...]
     lists: tuple[Span, ...]
     complete: bool
@@ -72,7 +72,7 @@ class CStrobe(Compensated[V], Generic[V]):
 
     def __init__(
         self,
-        spec: ViewSpec,
+        spec: ManagedView,
         operators: Operators[V],
         keys: Keys,
         mirror: Mirror[V] | None = None,

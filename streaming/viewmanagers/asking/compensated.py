@@ -48,16 +48,16 @@ from streaming.algebra.source_queries import Answer, Known, Query, Term
 from streaming.algebra.tree import Tree
 from streaming.algebra.view_keys import Keys, all_columns
 from streaming.messages import ActionList, Rows, Updates
-from streaming.viewmanagers.asking.holding_queue import Held, HoldingQueue, numbers_in
+from streaming.viewmanagers.asking.holding_queue import HeldMessage, HoldingQueue, numbers_in
 from streaming.viewmanagers.asking.keyed import Keyed
 from streaming.viewmanagers.asking.numbered_effects import Within, not_yet, with_later
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.mirror import Mirror
 
 V = TypeVar("V")
 
 
-class Name(NamedTuple):
+class QueryName(NamedTuple):
     """Q_{i,j,k}: sent while number i is worked on, because of an update of number j.
 
     `place` is the updated relation's; -1 in Q_{i,i,0}.
@@ -94,7 +94,7 @@ class Compensated(Keyed[V], Generic[V]):
 
     def __init__(
         self,
-        spec: ViewSpec,
+        spec: ManagedView,
         operators: Operators[V],
         keys: Keys,
         mirror: Mirror[V] | None = None,
@@ -104,7 +104,7 @@ class Compensated(Keyed[V], Generic[V]):
         super().__init__(spec, operators, keys, mirror, from_view)
         self.grouped = grouped
         self.queue: HoldingQueue[V] = HoldingQueue(self.psj, operators)
-        self.names: dict[int, Name] = {}
+        self.names: dict[int, QueryName] = {}
         """The names of the queries in UQS that are waited for, by query id."""
         self.families: dict[int, Family[V]] = {}
         self.void: set[int] = set()
@@ -113,7 +113,9 @@ class Compensated(Keyed[V], Generic[V]):
     def hold(self, updates: Updates) -> None:
         """Line 3: as updates arrive, they are placed in the holding queue."""
         change = self.change(updates, updates.first, updates.last)
-        self.queue.put(Held(tuple(self.relevant(updates)), change, updates.parts, updates.cut))
+        self.queue.put(
+            HeldMessage(tuple(self.relevant(updates)), change, updates.parts, updates.cut)
+        )
 
     # Q_{i,j,k} ------------------------------------------------------------------------------------
 
@@ -122,7 +124,7 @@ class Compensated(Keyed[V], Generic[V]):
     ) -> list[Query[V]]:
         """Line 8: Q_{i,i,0}, for the numbers [first..i] when they are several."""
         self.families[i] = Family(self.operators.empty(self.wide), first, together or {})
-        return self._send(Name(i, i, 0), terms)
+        return self._send(QueryName(i, i, 0), terms)
 
     def compensate(self, answer: Answer[V]) -> list[Query[V]]:
         """Lines 11 to 14 for A_{i,j,k}."""
@@ -133,11 +135,11 @@ class Compensated(Keyed[V], Generic[V]):
         for j, place, terms in self._compensating(name, query):
             self.compensations += 1
             family.last_k[j] = family.last_k.get(j, 0) + 1
-            out += self._send(Name(name.i, j, family.last_k[j], place), terms)
+            out += self._send(QueryName(name.i, j, family.last_k[j], place), terms)
         return out
 
     def _compensating(
-        self, name: Name, query: Query[V]
+        self, name: QueryName, query: Query[V]
     ) -> Iterator[tuple[int, int, list[Term[V]]]]:
         """Line 13: the terms of each compensating query, with its j and its place."""
         yield from self._among_together(name, query)
@@ -176,7 +178,7 @@ class Compensated(Keyed[V], Generic[V]):
                 delta = self.key_delete_star(delta, place, inserted)
         return delta
 
-    def _send(self, name: Name, terms: list[Term[V]]) -> list[Query[V]]:
+    def _send(self, name: QueryName, terms: list[Term[V]]) -> list[Query[V]]:
         """Terms that know everything are joined here, the others are one query."""
         family = self.families[name.i]
         for term in terms:
@@ -190,7 +192,7 @@ class Compensated(Keyed[V], Generic[V]):
         return [query]
 
     def _among_together(
-        self, name: Name, query: Query[V]
+        self, name: QueryName, query: Query[V]
     ) -> Iterator[tuple[int, int, list[Term[V]]]]:
         """For the deletions among the numbers worked on together, each after the rows it meets.
 
@@ -223,7 +225,7 @@ class Compensated(Keyed[V], Generic[V]):
             if terms:
                 yield name.i, place, terms
 
-    def _later_deletions(self, name: Name, query: Query[V]) -> Iterator[tuple[int, int, V]]:
+    def _later_deletions(self, name: QueryName, query: Query[V]) -> Iterator[tuple[int, int, V]]:
         """(number, place, rows) of the deletions held, received between U_j and the answer."""
         ops, last = self.operators, self.queue.last
         found: list[tuple[int, int, V]] = []
@@ -296,7 +298,7 @@ class Compensated(Keyed[V], Generic[V]):
     def restore(self, saved: Mapping[str, Any]) -> None:
         super().restore(saved)
         self.queue.restore(saved["queue"])
-        self.names = {id_: Name(*name) for id_, name in saved["names"]}
+        self.names = {id_: QueryName(*name) for id_, name in saved["names"]}
         self.families = {
             note["i"]: Family(
                 self._opened(note["delta"]),

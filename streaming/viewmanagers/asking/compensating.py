@@ -45,15 +45,15 @@ from streaming.viewmanagers.asking.chains import (
     question,
     step,
 )
-from streaming.viewmanagers.asking.recent import Again, Lost, Recent
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.asking.recent import Again, LostByTruncate, Recent
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.mirror import HeldMirror, Mirror
 
 V = TypeVar("V")
 
 
 @dataclass(frozen=True)
-class Batch:
+class CompensatedBatch:
     """Numbers that are worked on together; a truncate can only be under the first.
 
     Attributes:
@@ -70,7 +70,7 @@ class Batch:
 
 
 @dataclass
-class Work(Generic[V]):
+class BatchInHand(Generic[V]):
     """The batch in hand.
 
     Attributes:
@@ -80,7 +80,7 @@ class Work(Generic[V]):
     """
 
     since: int
-    batch: Batch
+    batch: CompensatedBatch
     chains: dict[int, Chain[V]]
     done: V
 
@@ -93,13 +93,13 @@ class CompensatingManager(Asking[V]):
     """
 
     def __init__(
-        self, spec: ViewSpec, operators: Operators[V], *, mirror: Mirror[V] | None = None
+        self, spec: ManagedView, operators: Operators[V], *, mirror: Mirror[V] | None = None
     ) -> None:
         super().__init__(spec, operators)
         self.mirror = mirror or HeldMirror(operators, self.psj.schema)
         self.recent = Recent(self.psj, operators, spec.start)
-        self.queue: list[Batch] = []
-        self.work: Work[V] | None = None
+        self.queue: list[CompensatedBatch] = []
+        self.work: BatchInHand[V] | None = None
 
     def _initial(self, updates: Updates) -> ActionList:
         actions = super()._initial(updates)
@@ -133,7 +133,7 @@ class CompensatingManager(Asking[V]):
         self.recent.confirm(source, state)
         if isinstance(surplus, Again):
             return [self._asked(self.work, chain, place)]
-        if isinstance(surplus, Lost):
+        if isinstance(surplus, LostByTruncate):
             return self._dropped(self.work.since, surplus.first)
         self.compensations += bool(self.operators.size(surplus))
         chain = answered(self.operators, self.psj, chain, place, answer.rows, surplus)
@@ -150,7 +150,7 @@ class CompensatingManager(Asking[V]):
             if not batch.busy:
                 continue
             begin = batch.first if since is None else since
-            self.work = work = Work(begin, batch, {}, self.operators.empty(self.psj.schema))
+            self.work = work = BatchInHand(begin, batch, {}, self.operators.empty(self.psj.schema))
             for chain in self._chains(batch):
                 out += self._go_on(work, chain)
             if not work.chains:
@@ -158,7 +158,7 @@ class CompensatingManager(Asking[V]):
             since = None
         return out
 
-    def _chains(self, batch: Batch) -> Iterator[Chain[V]]:
+    def _chains(self, batch: CompensatedBatch) -> Iterator[Chain[V]]:
         deltas = {p: self.recent.rows(p, batch.first, batch.last) for p in self.psj.places}
         changed = {p: delta for p, delta in deltas.items() if self.operators.size(delta)}
         if batch.truncated:
@@ -171,7 +171,7 @@ class CompensatingManager(Asking[V]):
         for k, delta in changed.items():
             yield Chain((k,), delta, {}, {p: d for p, d in changed.items() if p < k})
 
-    def _go_on(self, work: Work[V], chain: Chain[V]) -> list[Query[V] | ActionList]:
+    def _go_on(self, work: BatchInHand[V], chain: Chain[V]) -> list[Query[V] | ActionList]:
         chain, place = step(self.operators, self.psj, chain)
         if place is not None:
             return [self._asked(work, chain, place)]
@@ -180,7 +180,7 @@ class CompensatingManager(Asking[V]):
             work.done = self.operators.plus(work.done, rows)
         return []
 
-    def _asked(self, work: Work[V], chain: Chain[V], place: int) -> Query[V]:
+    def _asked(self, work: BatchInHand[V], chain: Chain[V], place: int) -> Query[V]:
         query = self.ask((question(chain, place),), finish=False)
         work.chains[query.id] = chain
         return query
@@ -191,7 +191,7 @@ class CompensatingManager(Asking[V]):
         self.queue, self.work = self.queue[at:], None
         return self._next(since)
 
-    def _sent(self, work: Work[V]) -> list[Query[V] | ActionList]:
+    def _sent(self, work: BatchInHand[V]) -> list[Query[V] | ActionList]:
         """The batch's list."""
         first, last, rows = work.batch.first, work.batch.last, work.done
         if work.batch.truncated:
@@ -240,20 +240,20 @@ class CompensatingManager(Asking[V]):
         if work is not None:
             chains = {i: chain_back(self.operators, note) for i, note in work["chains"]}
             done = self.operators.open(Rows.model_validate(work["done"]))
-            self.work = Work(work["since"], _batch(work["batch"]), chains, done)
+            self.work = BatchInHand(work["since"], _batch(work["batch"]), chains, done)
 
 
 def _split(
     updates: Updates, numbers: list[int], truncated: tuple[tuple[int, str], ...]
-) -> Iterator[Batch]:
+) -> Iterator[CompensatedBatch]:
     """A message as batches: one more begins at each truncate."""
     begins = sorted({updates.first, *(number for number, _ in truncated)})
     for first, following in zip(begins, [*begins[1:], updates.last + 1], strict=True):
         relations = tuple(relation for number, relation in truncated if number == first)
         within = numbers[bisect_left(numbers, first) : bisect_left(numbers, following)]
         busy, later = bool(within or relations), bool(within) and within[-1] > first
-        yield Batch(first, following - 1, relations, busy, later)
+        yield CompensatedBatch(first, following - 1, relations, busy, later)
 
 
-def _batch(note: Mapping[str, Any]) -> Batch:
-    return Batch(**{**note, "truncated": tuple(note["truncated"])})
+def _batch(note: Mapping[str, Any]) -> CompensatedBatch:
+    return CompensatedBatch(**{**note, "truncated": tuple(note["truncated"])})

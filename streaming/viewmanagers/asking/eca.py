@@ -39,7 +39,7 @@ from streaming.algebra.source_queries import Answer, Known, Query, Term
 from streaming.errors import FrescoError
 from streaming.messages import ActionList, Rows, Updates
 from streaming.viewmanagers.asking.asking_manager import Asking
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.mirror import HeldMirror, Mirror
 
 V = TypeVar("V")
@@ -73,7 +73,7 @@ class EcaManager(Asking[V]):
 
     def __init__(
         self,
-        spec: ViewSpec,
+        spec: ManagedView,
         operators: Operators[V],
         *,
         gate: bool = True,

@@ -39,16 +39,16 @@ from streaming.algebra.source_queries import Query
 from streaming.algebra.view_keys import Keys
 from streaming.errors import ProtocolError
 from streaming.messages import ActionList, Updates
-from streaming.viewmanagers.asking.holding_queue import Held
+from streaming.viewmanagers.asking.holding_queue import HeldMessage
 from streaming.viewmanagers.asking.strobe import Strobe
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.mirror import Mirror
 
 V = TypeVar("V")
 
 
 @dataclass
-class Global:
+class OpenGlobal:
     """A global transaction of which a part has been received, and not all processed.
 
     Attributes:
@@ -66,7 +66,7 @@ class GStrobe(Strobe[V], Generic[V]):
 
     def __init__(
         self,
-        spec: ViewSpec,
+        spec: ManagedView,
         operators: Operators[V],
         keys: Keys,
         mirror: Mirror[V] | None = None,
@@ -76,7 +76,7 @@ class GStrobe(Strobe[V], Generic[V]):
         window: int = 1,
     ) -> None:
         super().__init__(spec, operators, keys, mirror, from_view, grouped, gate, window)
-        self.globals: dict[str, Global] = {}
+        self.globals: dict[str, OpenGlobal] = {}
         self.noted = self.progress.number
         """The last number whose part is counted as processed."""
 
@@ -92,7 +92,7 @@ class GStrobe(Strobe[V], Generic[V]):
     def hold(self, updates: Updates) -> None:
         super().hold(updates)
         for part in updates.parts:
-            self.globals.setdefault(part.id, Global(part.parts)).received += 1
+            self.globals.setdefault(part.id, OpenGlobal(part.parts)).received += 1
 
     def may_apply(self) -> bool:
         """Conditions 1 and 3."""
@@ -102,7 +102,7 @@ class GStrobe(Strobe[V], Generic[V]):
         """MV cannot change at this cut while a part is missing, so there is nothing to wait for."""
         return super()._closed() and not self.tt
 
-    def _note(self, held: Held[V], number: int) -> None:
+    def _note(self, held: HeldMessage[V], number: int) -> None:
         for part in held.parts:
             if self.noted < part.number <= number:
                 known = self.globals[part.id]
@@ -149,5 +149,5 @@ class GStrobe(Strobe[V], Generic[V]):
             ProtocolError: a snapshot of another view.
         """
         super().restore(saved)
-        self.globals = {id_: Global(*note) for id_, note in saved["globals"].items()}
+        self.globals = {id_: OpenGlobal(*note) for id_, note in saved["globals"].items()}
         self.noted = saved["noted"]

@@ -1,6 +1,6 @@
 """The holding queue: updates that have been received and not processed (strobe-family 7, line 3).
 
-The queue keeps the leaves' signed rows, one `Held` for each message. An answer may have seen any of
+The queue keeps the leaves' signed rows, one `HeldMessage` a message. An answer may have seen any of
 them, so what they did to the state that is being worked on is asked of the queue:
 
 * `deleted`: the rows of a place whose first held update is a deletion. They stood in the state, and an
@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar
 from streaming.algebra.operators import Operators
 from streaming.algebra.psj import Places, Psj
 from streaming.messages import GlobalPart, Rows
-from streaming.viewmanagers.asking.asking_manager import Change
+from streaming.viewmanagers.asking.asking_manager import PlaceChange
 from streaming.viewmanagers.asking.numbered_effects import firsts
 
 V = TypeVar("V")
@@ -34,7 +34,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Held(Generic[V]):
+class HeldMessage(Generic[V]):
     """What is left of one message.
 
     Attributes:
@@ -45,13 +45,13 @@ class Held(Generic[V]):
     """
 
     numbers: tuple[int, ...]
-    change: Change[V]
+    change: PlaceChange[V]
     parts: tuple[GlobalPart, ...] = ()
     cut: bool = True
 
 
 @dataclass(frozen=True)
-class Batch(Generic[V]):
+class HeldBatch(Generic[V]):
     """Numbers that are worked on together; a truncate is alone.
 
     Attributes:
@@ -59,12 +59,14 @@ class Batch(Generic[V]):
         spans: the same of each share between two cuts; no unit crosses one.
     """
 
-    change: Change[V]
+    change: PlaceChange[V]
     units: tuple[Span, ...]
     spans: tuple[Span, ...]
 
 
-def within(operators: Operators[V], change: Change[V], first: int, last: int) -> Change[V]:
+def within(
+    operators: Operators[V], change: PlaceChange[V], first: int, last: int
+) -> PlaceChange[V]:
     """The change of fewer numbers."""
     deltas = {}
     for place, rows in change.deltas.items():
@@ -72,10 +74,10 @@ def within(operators: Operators[V], change: Change[V], first: int, last: int) ->
         if operators.size(part):
             deltas[place] = part
     truncated = tuple((n, r) for n, r in change.truncated if first <= n <= last)
-    return Change(first, last, deltas, truncated)
+    return PlaceChange(first, last, deltas, truncated)
 
 
-def together(operators: Operators[V], changes: Iterable[Change[V]]) -> Change[V]:
+def together(operators: Operators[V], changes: Iterable[PlaceChange[V]]) -> PlaceChange[V]:
     """The changes of following numbers as one; at least one."""
     all_ = list(changes)
     deltas: dict[int, V] = {}
@@ -83,7 +85,7 @@ def together(operators: Operators[V], changes: Iterable[Change[V]]) -> Change[V]
         for place, rows in change.deltas.items():
             deltas[place] = operators.plus(deltas[place], rows) if place in deltas else rows
     truncated = tuple(each for change in all_ for each in change.truncated)
-    return Change(all_[0].first, all_[-1].last, deltas, truncated)
+    return PlaceChange(all_[0].first, all_[-1].last, deltas, truncated)
 
 
 def numbers_in(operators: Operators[V], rows: V, first: int, last: int) -> Iterator[int]:
@@ -105,7 +107,7 @@ class HoldingQueue(Generic[V]):
     def __init__(self, psj: Psj, operators: Operators[V]) -> None:
         self._psj = psj
         self._operators = operators
-        self.held: list[Held[V]] = []
+        self.held: list[HeldMessage[V]] = []
         self._firsts: dict[int, V] = {}
         """What `firsts` has found since the queue last changed."""
 
@@ -118,23 +120,23 @@ class HoldingQueue(Generic[V]):
         """The last number held; 0 when none is."""
         return self.held[-1].change.last if self.held else 0
 
-    def put(self, held: Held[V]) -> None:
+    def put(self, held: HeldMessage[V]) -> None:
         self._firsts.clear()
         self.held.append(held)
 
-    def next(self) -> Held[V] | None:
+    def next(self) -> HeldMessage[V] | None:
         """The first message with a number that asks for work; it stays. Those before it are dropped."""
         while self.held and not self.held[0].numbers:
             self._firsts.clear()
             self.held.pop(0)
         return self.held[0] if self.held else None
 
-    def take_message(self) -> Held[V]:
+    def take_message(self) -> HeldMessage[V]:
         """The first message, whole; there must be one."""
         self._firsts.clear()
         return self.held.pop(0)
 
-    def take(self, last: int) -> Change[V]:
+    def take(self, last: int) -> PlaceChange[V]:
         """Everything up to a number that is held."""
         ops, taken = self._operators, []
         self._firsts.clear()
@@ -149,7 +151,7 @@ class HoldingQueue(Generic[V]):
             self.held.pop(0)
         return together(ops, taken)
 
-    def batch(self, most: int, period: int = 1) -> Batch[V] | None:
+    def batch(self, most: int, period: int = 1) -> HeldBatch[V] | None:
         """What can be worked on now; it leaves the queue. None while nothing can.
 
         Args:
@@ -170,7 +172,7 @@ class HoldingQueue(Generic[V]):
         if head.change.first < first:
             self.take(first - 1)
         units = _spans(found, lambda one: (one[1], (one[0] - 1) // period))
-        return Batch(self.take(found[-1][0]), units, _spans(found, lambda one: one[1]))
+        return HeldBatch(self.take(found[-1][0]), units, _spans(found, lambda one: one[1]))
 
     def _until(self, end: int) -> tuple[list[tuple[int, int]], bool]:
         """Numbers up to `end` and no further than a truncate, each with the cuts before it.
@@ -248,7 +250,7 @@ class HoldingQueue(Generic[V]):
     def restore(self, saved: list[Mapping[str, Any]]) -> None:
         """The messages back from `snapshot`."""
         self.held = [
-            Held(
+            HeldMessage(
                 tuple(note["numbers"]),
                 change_back(self._operators, note["change"]),
                 tuple(GlobalPart.model_validate(part) for part in note["parts"]),
@@ -267,7 +269,7 @@ def _spans(
     return tuple((run[0], run[-1]) for run in runs)
 
 
-def batch_note(operators: Operators[V], batch: Batch[V]) -> dict[str, Any]:
+def batch_note(operators: Operators[V], batch: HeldBatch[V]) -> dict[str, Any]:
     """A batch as JSON values; relations by reference."""
     return {
         "change": change_note(operators, batch.change),
@@ -276,13 +278,13 @@ def batch_note(operators: Operators[V], batch: Batch[V]) -> dict[str, Any]:
     }
 
 
-def batch_back(operators: Operators[V], note: Mapping[str, Any]) -> Batch[V]:
+def batch_back(operators: Operators[V], note: Mapping[str, Any]) -> HeldBatch[V]:
     """The batch that `batch_note` described."""
     units, spans = (tuple((a, b) for a, b in note[name]) for name in ("units", "spans"))
-    return Batch(change_back(operators, note["change"]), units, spans)
+    return HeldBatch(change_back(operators, note["change"]), units, spans)
 
 
-def change_note(operators: Operators[V], change: Change[V]) -> dict[str, Any]:
+def change_note(operators: Operators[V], change: PlaceChange[V]) -> dict[str, Any]:
     """A change as JSON values; relations by reference."""
     return {
         "first": change.first,
@@ -292,9 +294,9 @@ def change_note(operators: Operators[V], change: Change[V]) -> dict[str, Any]:
     }
 
 
-def change_back(operators: Operators[V], note: Mapping[str, Any]) -> Change[V]:
+def change_back(operators: Operators[V], note: Mapping[str, Any]) -> PlaceChange[V]:
     """The change that `change_note` described."""
-    return Change(
+    return PlaceChange(
         note["first"],
         note["last"],
         {p: operators.open(Rows.model_validate(rows)) for p, rows in note["deltas"]},

@@ -20,8 +20,8 @@ from streaming.algebra.source_queries import Known, Term
 from streaming.algebra.tree import Project, Scan
 from streaming.algebra.view_keys import Keys, all_columns, key_chain, keys_of, refuse_self_join
 from streaming.scalars.expression import Col
-from streaming.viewmanagers.asking.asking_manager import Asking, Change
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.asking.asking_manager import Asking, PlaceChange
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.mirror import HeldMirror, Mirror
 
 V = TypeVar("V")
@@ -42,7 +42,7 @@ class Keyed(Asking[V], Generic[V]):
 
     def __init__(
         self,
-        spec: ViewSpec,
+        spec: ManagedView,
         operators: Operators[V],
         keys: Keys,
         mirror: Mirror[V] | None = None,
@@ -104,7 +104,7 @@ class Keyed(Asking[V], Generic[V]):
 
     # Insertions -----------------------------------------------------------------------------------
 
-    def net(self, change: Change[V], sign: int) -> dict[int, V]:
+    def net(self, change: PlaceChange[V], sign: int) -> dict[int, V]:
         """The rows that a change inserts (`sign` 1) or deletes (-1), by place; all under 0.
 
         Numbers are added up first, so insert-then-delete of a row inside them cancels (T-Strobe, line
@@ -121,7 +121,7 @@ class Keyed(Asking[V], Generic[V]):
                 found[place] = part
         return found
 
-    def insertions(self, change: Change[V]) -> list[Term[V]]:
+    def insertions(self, change: PlaceChange[V]) -> list[Term[V]]:
         """V<U> for all insertions of a change: one term for each place.
 
         After a truncate of R the view has rows of R's new rows only, so their term is enough.

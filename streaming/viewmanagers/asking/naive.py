@@ -28,8 +28,8 @@ from streaming.algebra.operators import Operators, Positions
 from streaming.algebra.source_queries import Answer, Query, Term
 from streaming.messages import ActionList, Rows, Updates
 from streaming.scalars.expression import Col
-from streaming.viewmanagers.asking.asking_manager import Asking, Change
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.asking.asking_manager import Asking, PlaceChange
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.mirror import HeldMirror, Mirror
 
 V = TypeVar("V")
@@ -61,7 +61,7 @@ class NaiveManager(Asking[V]):
 
     def __init__(
         self,
-        spec: ViewSpec,
+        spec: ManagedView,
         operators: Operators[V],
         *,
         deletions: Literal["query", "view"] = "query",
@@ -102,7 +102,7 @@ class NaiveManager(Asking[V]):
         self.slots[at] = replace(slot, rows=rows, query=None)
         return self._lists()
 
-    def _update(self, change: Change[V]) -> tuple[V, tuple[Term[V], ...]]:
+    def _update(self, change: PlaceChange[V]) -> tuple[V, tuple[Term[V], ...]]:
         """What is known at once, and V<U_i>."""
         ops, rows = self.operators, self.operators.empty(self.psj.schema)
         deltas = {p: ops.renumbered(delta, 0) for p, delta in change.deltas.items()}

@@ -12,8 +12,8 @@ that is not asked confirms nothing, so `confirm` also takes the state of any oth
 
 Three things cannot be compensated, and are said instead of a difference: `Again`: the state parts the
 transactions that share one number, whose rows are not kept apart, or lacks a truncate that is wanted
-(a later snapshot will not); `Lost`: the state is after a truncate that is not wanted, the rows before
-it are gone for good.
+(a later snapshot will not); `LostByTruncate`: the state is after a truncate that is not wanted,
+the rows before it are gone for good.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from streaming.algebra.operators import Operators
 from streaming.algebra.psj import Psj, source_of
 from streaming.algebra.source_queries import Copied, SourceState
 from streaming.messages import Rows, Updates
-from streaming.viewmanagers.asking.asking_manager import Change
+from streaming.viewmanagers.asking.asking_manager import PlaceChange
 
 V = TypeVar("V")
 
@@ -40,7 +40,7 @@ class Again:
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostByTruncate:
     """The state is after truncates that are not wanted: the numbers of the first and the last."""
 
     first: int
@@ -71,7 +71,7 @@ class Recent(Generic[V]):
         """source -> numbers that an answer has seen."""
         self.truncates: dict[str, list[int]] = {r: [] for r in self.relations}
 
-    def deliver(self, updates: Updates, change: Change[V] | None, numbers: set[int]) -> None:
+    def deliver(self, updates: Updates, change: PlaceChange[V] | None, numbers: set[int]) -> None:
         """Remember a message's deltas.
 
         Args:
@@ -96,7 +96,7 @@ class Recent(Generic[V]):
         """The rows of the numbers [first..last] at a place."""
         return self.operators.between(self.deltas[place], first, last)
 
-    def difference(self, place: int, state: SourceState, number: int) -> V | Again | Lost:
+    def difference(self, place: int, state: SourceState, number: int) -> V | Again | LostByTruncate:
         """R(S) - R(P), all under number 0: S the state, P all numbers up to `number`."""
         relation = self.relations[place]
         log = self.log[source_of(relation)]
@@ -111,7 +111,7 @@ class Recent(Generic[V]):
                     return Again()
                 since = truncate
         if seen_later:
-            return Lost(seen_later[0], seen_later[-1])
+            return LostByTruncate(seen_later[0], seen_later[-1])
         result = self.operators.empty(self.psj.leaves[place].schema)
         for first, last, seen, wanted in _runs(log, state, number):
             if first <= self.start and not seen:

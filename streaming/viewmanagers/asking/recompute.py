@@ -31,15 +31,15 @@ from streaming.algebra.source_queries import Answer, Query, Term
 from streaming.errors import ProtocolError
 from streaming.messages import ActionList, Rows, Updates
 from streaming.viewmanagers.asking.asking_manager import Asking
-from streaming.viewmanagers.asking.recent import Again, Lost, Recent
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.asking.recent import Again, LostByTruncate, Recent
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.mirror import HeldMirror, Mirror
 
 V = TypeVar("V")
 
 
 @dataclass(frozen=True)
-class Period:
+class RefreshPeriod:
     """Numbers that one message brought, or several up to a refresh point.
 
     Attributes:
@@ -63,7 +63,7 @@ class RecomputeManager(Asking[V]):
 
     def __init__(
         self,
-        spec: ViewSpec,
+        spec: ManagedView,
         operators: Operators[V],
         *,
         every: int = 1,
@@ -73,9 +73,9 @@ class RecomputeManager(Asking[V]):
         self.every = every
         self.mirror = mirror or HeldMirror(operators, self.psj.schema)
         self.recent = Recent(self.psj, operators, spec.start)
-        self.periods: list[Period] = []
+        self.periods: list[RefreshPeriod] = []
         """Received and not refreshed, one for each message."""
-        self.refresh: Period | None = None
+        self.refresh: RefreshPeriod | None = None
         """The refresh in hand."""
         self.new: V = operators.empty(self.psj.schema)
         """The view at its refresh point, as far as answered."""
@@ -95,7 +95,7 @@ class RecomputeManager(Asking[V]):
         self.recent.deliver(updates, change, set(numbers))
         before, after = (n - start for n in (updates.first - 1, updates.last))
         due = after // self.every > before // self.every
-        self.periods.append(Period(updates.first, updates.last, bool(numbers), due))
+        self.periods.append(RefreshPeriod(updates.first, updates.last, bool(numbers), due))
         return [] if self.refresh is not None else self._next()
 
     def answered(self, answer: Answer[V]) -> list[Query[V] | ActionList]:
@@ -118,12 +118,12 @@ class RecomputeManager(Asking[V]):
         del self.uqs[answer.id]
         for source, state in answer.states.items():
             self.recent.confirm(source, state)
-        lost = [d.last for d in found.values() if isinstance(d, Lost)]
+        lost = [d.last for d in found.values() if isinstance(d, LostByTruncate)]
         if lost:
             return self._moved(refresh, max(lost))
         if any(isinstance(d, Again) for d in found.values()):
             return [self.ask(query.terms)]
-        differences = {p: d for p, d in found.items() if not isinstance(d, Again | Lost)}
+        differences = {p: d for p, d in found.items() if not isinstance(d, Again | LostByTruncate)}
         self.compensations += any(map(self.operators.size, differences.values()))
         rows = answer.rows
         cross: tuple[Term[V], ...] = ()
@@ -144,19 +144,19 @@ class RecomputeManager(Asking[V]):
             if busy:
                 # Not from `taken[0]` on: a cut may lie between what is idle and the first work, and a
                 # list that begins at work crosses none of those.
-                self.refresh = Period(busy[0], taken[-1].last, True, True)
+                self.refresh = RefreshPeriod(busy[0], taken[-1].last, True, True)
                 return [self.ask((Term(1, (), self.psj.places),))]
         return []
 
-    def _moved(self, refresh: Period, truncate: int) -> list[Query[V] | ActionList]:
+    def _moved(self, refresh: RefreshPeriod, truncate: int) -> list[Query[V] | ActionList]:
         """Ask anew, for the end of the message that brought the truncate."""
         last = next(p.last for p in self.periods if p.first <= truncate <= p.last)
         self.periods = [period for period in self.periods if period.first > last]
-        self.refresh = Period(refresh.first, last, True, True)
+        self.refresh = RefreshPeriod(refresh.first, last, True, True)
         self.new = self.operators.empty(self.psj.schema)
         return [self.ask((Term(1, (), self.psj.places),))]
 
-    def _sent(self, refresh: Period) -> ActionList:
+    def _sent(self, refresh: RefreshPeriod) -> ActionList:
         """new - old."""
         rows = self.operators.minus(self.new, self.mirror.rows())
         rows = self.operators.renumbered(rows, refresh.last)
@@ -182,6 +182,6 @@ class RecomputeManager(Asking[V]):
         super().restore(saved)
         self.mirror.restore(saved["mirror"])
         self.recent.restore(saved["recent"])
-        self.periods = [Period(**note) for note in saved["periods"]]
-        self.refresh = None if saved["refresh"] is None else Period(**saved["refresh"])
+        self.periods = [RefreshPeriod(**note) for note in saved["periods"]]
+        self.refresh = None if saved["refresh"] is None else RefreshPeriod(**saved["refresh"])
         self.new = self.operators.open(Rows.model_validate(saved["new"]))

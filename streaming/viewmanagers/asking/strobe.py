@@ -34,8 +34,8 @@ from streaming.algebra.view_keys import Keys
 from streaming.engines.evaluator import ViewError
 from streaming.messages import ActionList, Rows, Updates
 from streaming.viewmanagers.asking.compensated import Compensated
-from streaming.viewmanagers.asking.holding_queue import Held, Span, within
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.asking.holding_queue import HeldMessage, Span, within
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.mirror import Mirror
 
 V = TypeVar("V")
@@ -66,7 +66,7 @@ class Strobe(Compensated[V], Generic[V]):
 
     def __init__(
         self,
-        spec: ViewSpec,
+        spec: ManagedView,
         operators: Operators[V],
         keys: Keys,
         mirror: Mirror[V] | None = None,
@@ -115,7 +115,7 @@ class Strobe(Compensated[V], Generic[V]):
         """Whether the gate is closed: queries are open, and their answers will do."""
         return self.gate and bool(self.names) and self.queue.truncate(self.asked_places()) is None
 
-    def _note(self, held: Held[V], number: int) -> None:
+    def _note(self, held: HeldMessage[V], number: int) -> None:
         """A message has been processed up to before a number, or to its end (G-Strobe's TT)."""
 
     def may_apply(self) -> bool:
@@ -124,7 +124,7 @@ class Strobe(Compensated[V], Generic[V]):
 
     # The algorithm --------------------------------------------------------------------------------
 
-    def _chunks(self, held: Held[V]) -> Iterator[Span]:
+    def _chunks(self, held: HeldMessage[V]) -> Iterator[Span]:
         """The numbers that are processed as one transaction; a truncate is by itself."""
         truncates = {number for number, _ in held.change.truncated}
         chunk: list[int] = []
@@ -139,7 +139,7 @@ class Strobe(Compensated[V], Generic[V]):
         if chunk:
             yield chunk[0], chunk[-1]
 
-    def _process(self, first: int, number: int, held: Held[V]) -> list[Query[V]]:
+    def _process(self, first: int, number: int, held: HeldMessage[V]) -> list[Query[V]]:
         """T-Strobe, lines 3 to 9, for UL(T) of the numbers [first..number]."""
         change = within(self.operators, held.change, first, number)
         self.covers = (self.covers[0] if self.covers else first, number)

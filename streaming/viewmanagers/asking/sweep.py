@@ -55,16 +55,16 @@ from streaming.algebra.operators import Operators
 from streaming.algebra.psj import LEFT, RIGHT, Places, finished, joined
 from streaming.algebra.source_queries import Answer, Known, Query, Term
 from streaming.messages import ActionList, Rows, Updates
-from streaming.viewmanagers.asking.asking_manager import Asking, Change
+from streaming.viewmanagers.asking.asking_manager import Asking, PlaceChange
 from streaming.viewmanagers.asking.holding_queue import (
-    Batch,
-    Held,
+    HeldBatch,
+    HeldMessage,
     HoldingQueue,
     batch_back,
     batch_note,
 )
 from streaming.viewmanagers.asking.numbered_effects import with_later
-from streaming.viewmanagers.base import ViewSpec
+from streaming.viewmanagers.base import ManagedView
 from streaming.viewmanagers.mirror import HeldMirror, Mirror
 
 V = TypeVar("V")
@@ -88,7 +88,7 @@ class Sweep(Generic[V]):
 
 
 @dataclass(frozen=True)
-class Work(Generic[V]):
+class SweepInHand(Generic[V]):
     """What is being done for the numbers that were at the head of the queue.
 
     Attributes:
@@ -99,7 +99,7 @@ class Work(Generic[V]):
     """
 
     first: int
-    batch: Batch[V]
+    batch: HeldBatch[V]
     delta: V
     sweeps: tuple[Sweep[V], ...]
 
@@ -113,7 +113,7 @@ class SweepManager(Asking[V]):
 
     def __init__(
         self,
-        spec: ViewSpec,
+        spec: ManagedView,
         operators: Operators[V],
         mirror: Mirror[V] | None = None,
         window: int = 1,
@@ -123,7 +123,7 @@ class SweepManager(Asking[V]):
         self.mirror: Mirror[V] = mirror or HeldMirror(operators, self.psj.schema)
         self.window = window
         self.umq: HoldingQueue[V] = HoldingQueue(self.psj, operators)
-        self.work: Work[V] | None = None
+        self.work: SweepInHand[V] | None = None
 
     # Messages -------------------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class SweepManager(Asking[V]):
     def receive(self, updates: Updates) -> list[Query[V] | ActionList]:
         """LogUpdates: append to the queue, and begin when nothing is at work."""
         change = self.change(updates, updates.first, updates.last)
-        self.umq.put(Held(tuple(self.relevant(updates)), change, cut=updates.cut))
+        self.umq.put(HeldMessage(tuple(self.relevant(updates)), change, cut=updates.cut))
         return [] if self.work else self.update_view()
 
     def answered(self, answer: Answer[V]) -> list[Query[V] | ActionList]:
@@ -176,14 +176,14 @@ class SweepManager(Asking[V]):
                 return out
         return out
 
-    def _begun(self, first: int, batch: Batch[V]) -> Work[V]:
+    def _begun(self, first: int, batch: HeldBatch[V]) -> SweepInHand[V]:
         """The sweeps for a batch: one per changed place, or one after a truncate."""
         ops, change = self.operators, batch.change
         every = self.psj.places
         if change.truncated:
             gone = ops.renumbered(self.mirror.rows(), change.last)
             delta = ops.minus(ops.empty(self.psj.schema), gone)
-            return Work(first, batch, delta, tuple(self._from_truncated(change)))
+            return SweepInHand(first, batch, delta, tuple(self._from_truncated(change)))
         sweeps = [
             Sweep(
                 (i,),
@@ -194,9 +194,9 @@ class SweepManager(Asking[V]):
             for i in every
             if i in change.deltas
         ]
-        return Work(first, batch, ops.empty(self.psj.schema), tuple(sweeps))
+        return SweepInHand(first, batch, ops.empty(self.psj.schema), tuple(sweeps))
 
-    def _from_truncated(self, change: Change[V]) -> Iterator[Sweep[V]]:
+    def _from_truncated(self, change: PlaceChange[V]) -> Iterator[Sweep[V]]:
         """The whole view at a number, from the rows that a truncate has left of its relations."""
         relations = {relation for _, relation in change.truncated}
         known = [p for p in self.psj.places if self.psj.relations[p] in relations]
@@ -217,7 +217,7 @@ class SweepManager(Asking[V]):
         near = [p for p in sweep.order if adjacent(self.graph, (p,), sweep.have)]
         return (near or sweep.order)[0]
 
-    def compensated(self, work: Work[V], place: int, rows: V) -> V:
+    def compensated(self, work: SweepInHand[V], place: int, rows: V) -> V:
         """dV - TempView x (the updates of the place that are not to be seen), number by number."""
         ops, sweep, change = self.operators, work.sweeps[0], work.batch.change
 
@@ -245,7 +245,7 @@ class SweepManager(Asking[V]):
             return self.operators.empty(self.psj.schema)
         return self.operators.evaluate(finished(self.psj), {LEFT: sweep.temp})
 
-    def _lists(self, work: Work[V]) -> Iterator[ActionList]:
+    def _lists(self, work: SweepInHand[V]) -> Iterator[ActionList]:
         """V = V + dV: the lists of the batch, one between two cuts."""
         self.work = None
         self.mirror.add(work.delta)
@@ -256,7 +256,7 @@ class SweepManager(Asking[V]):
 
     # Truncates ------------------------------------------------------------------------------------
 
-    def _skip(self, work: Work[V], truncate: int) -> None:
+    def _skip(self, work: SweepInHand[V], truncate: int) -> None:
         """Give up the numbers before a truncate: the list of the truncate covers them."""
         if self.umq.held[0].change.first < truncate:
             self.umq.take(truncate - 1)
@@ -294,7 +294,7 @@ class SweepManager(Asking[V]):
         self.mirror.restore(saved["mirror"])
         self.umq.restore(saved["umq"])
         work = saved["work"]
-        self.work = work and Work(
+        self.work = work and SweepInHand(
             work["first"],
             batch_back(self.operators, work["batch"]),
             self._open(work["delta"]),

@@ -39,12 +39,18 @@ from streaming.algebra.source_queries import Seen, SourceAnswer, SourceQuery
 from streaming.algebra.tree import Scan, relations, walk
 from streaming.errors import FrescoError, ProtocolError
 from streaming.messages import ActionList, Rows, Suspend, Updates
-from streaming.viewmanagers.base import Progress, ViewSpec, check_updates, suspension, works
+from streaming.viewmanagers.base import (
+    ManagedView,
+    ManagerProgress,
+    check_updates,
+    suspension,
+    works,
+)
 from streaming.viewmanagers.mirror import HeldMirror
 from streaming.viewmanagers.over_views.umq import (
     Ordered,
+    QueuedUnit,
     Range,
-    Unit,
     as_one,
     clipped,
     ordered,
@@ -87,7 +93,11 @@ class Mediator(Generic[V]):
     """
 
     def __init__(
-        self, spec: ViewSpec, views: Mapping[str, str], operators: Operators[V], asks: bool = False
+        self,
+        spec: ManagedView,
+        views: Mapping[str, str],
+        operators: Operators[V],
+        asks: bool = False,
     ) -> None:
         self.spec, self.operators, self.asks = spec, operators, asks
         self.scanned = relations(spec.tree)
@@ -99,7 +109,7 @@ class Mediator(Generic[V]):
         self.number = spec.start - 1
         """The last number handed to the manager."""
         self.ended: dict[str, Suspend] = {}
-        self.units: tuple[Unit, ...] = ()
+        self.units: tuple[QueuedUnit, ...] = ()
         """Ranges handed on as one whose list the manager has not sent yet."""
         self.owed = self.sent = spec.start - 1
         """The last number handed on that wants a list, and the last that a list has covered."""
@@ -198,7 +208,7 @@ class Mediator(Generic[V]):
         """
         spec, parents = self.spec, self.parents
         at = self.umq[-1].updates.last if self.umq else self.number
-        check_updates(spec, Progress(at, self.suspended_after), updates)
+        check_updates(spec, ManagerProgress(at, self.suspended_after), updates)
         brief = f"updates of {updates.group} [{updates.first}..{updates.last}]"
         for run in updates.runs:
             for parent in parents:
@@ -330,7 +340,7 @@ class Mediator(Generic[V]):
             self.mirrors[parent].add(self.operators.open(given[parent]))
         own = [r for entry in self.umq for r in within(entry.own, first, last)]
         self.owed = last if one else max([self.owed, *(b for _, b in own)])
-        self.units += (Unit(first, last, any(u.last < last for u in found)),) if one else ()
+        self.units += (QueuedUnit(first, last, any(u.last < last for u in found)),) if one else ()
         self.number = last
         self.umq = tuple(entry for entry in self.umq if entry.updates.last > last)
         for parent, lists in self.rmq.items():
@@ -410,7 +420,7 @@ class Mediator(Generic[V]):
             for parent, notes in saved["rmq"].items()
         }
         self.ended = {p: Suspend.model_validate(note) for p, note in saved["ended"].items()}
-        self.units = tuple(Unit(*unit) for unit in saved["units"])
+        self.units = tuple(QueuedUnit(*unit) for unit in saved["units"])
         self.owed, self.sent = saved["owed"], saved["sent"]
         self.suspended_after = saved["suspended_after"]
         for parent, mirror in self.mirrors.items():

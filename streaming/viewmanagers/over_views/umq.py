@@ -19,7 +19,7 @@ Range = tuple[int, int]
 """First and last number."""
 
 
-class Unit(NamedTuple):
+class QueuedUnit(NamedTuple):
     """Numbers that a mediator has handed on as one.
 
     Attributes:

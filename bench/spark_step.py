@@ -22,7 +22,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from streaming.algebra.tree import Relation
-from streaming.configuration.pipeline_config import Config, Source
+from streaming.configuration.pipeline_config import Config
+from streaming.configuration.source_config import SourceConfig
 from streaming.engines.duck.duck_evaluator import DuckEvaluator
 from streaming.engines.evaluator import Batch
 from streaming.engines.spark_evaluator import SparkEvaluator
@@ -156,7 +157,7 @@ def main() -> None:
     parser.add_argument("--transactions", type=int, default=40)
     options = parser.parse_args()
     given = batches(options.batches, options.transactions)
-    sources = {"shop": Source(tables={"orders": "public.orders"})}
+    sources = {"shop": SourceConfig(tables={"orders": "public.orders"})}
     folder = Path(tempfile.mkdtemp(prefix="fresco-bench-"))
     config = Config(pipeline="bench", warehouse=folder, views=folder, sources=sources)
     spark = spark_session(config, jars=[str(jar) for jar in spark_jars()])

@@ -17,9 +17,9 @@ from streaming.integrator.integrator_machine import (
     Completed,
     IntegratorMachine,
     Numbered,
-    Part,
 )
 from streaming.integrator.knots import Touched
+from streaming.integrator.window import PartOfGlobal
 from tests.numberedlogs import Logs, Numbers, check_order, collect, touched_of
 
 ACCOUNTS = 1_000
@@ -61,7 +61,7 @@ def numbered(logs: Logs, by_keys: bool) -> tuple[Numbers, list[Numbered]]:
         blocks = {s: (sent[s] + 1, min(sent[s] + 500, len(log))) for s, log in logs.items()}
         sent = {source: last for source, (_, last) in blocks.items()}
         parts = tuple(
-            Part(source, n, str(logs[source][n - 1][1]), 2)
+            PartOfGlobal(source, n, str(logs[source][n - 1][1]), 2)
             for source, (first, last) in blocks.items()
             for n in range(first, last + 1)
         )

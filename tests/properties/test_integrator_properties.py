@@ -13,8 +13,9 @@ from streaming.algebra.tree import Scan
 from streaming.captured.captured_schema import CapturedRelation, CapturedSource, captured
 from streaming.cdc.intake import Intake, IntakeResult
 from streaming.durable import as_json
-from streaming.integrator.integrator_machine import Completed, IntegratorMachine, Part
+from streaming.integrator.integrator_machine import Completed, IntegratorMachine
 from streaming.integrator.knots import Touched
+from streaming.integrator.window import PartOfGlobal
 from tests.engines import ENGINE
 from tests.numberedlogs import Numbers, check_order, collect, touched_of
 from tests.sourcelog import Record, SourceLog, Topics
@@ -258,7 +259,7 @@ def test_crossing_global_transactions_keep_each_keys_order_and_one_number_each(
             blocks[source] = (sent[source] + 1, min(sent[source] + size, len(log)))
             sent[source] = blocks[source][1]
         tagged = tuple(
-            Part(source, ordinal, str(logs[source][ordinal - 1][1]), parts)
+            PartOfGlobal(source, ordinal, str(logs[source][ordinal - 1][1]), parts)
             for source, (first, last) in blocks.items()
             for ordinal in range(first, last + 1)
             if logs[source][ordinal - 1][1] is not None

@@ -13,7 +13,7 @@ from streaming.errors import FrescoError
 from streaming.metrics import Metrics
 from streaming.pipeline.broken_views import BrokenViews
 from streaming.pipeline.catalog import load_catalog, load_views, save_catalog
-from streaming.pipeline.view_specs import ManagedView as Specified
+from streaming.pipeline.view_specs import ViewSpec as Specified
 from streaming.pipeline.view_specs import parse_view
 from streaming.readers import Warehouse
 from streaming.runtime.manifests import ManifestStore

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from streaming.configuration.pipeline_config import Source
+from streaming.configuration.source_config import SourceConfig
 from streaming.errors import FrescoError
 from streaming.pipeline.catalog import parse_view, save_catalog
 from streaming.service.members import settle_catalog
@@ -53,7 +53,7 @@ def test_the_last_view_of_a_group_stays(shop: Shop) -> None:
 
 
 def test_a_view_of_blocks_or_of_sessions_does_not_join(shop: Shop) -> None:
-    north = Source(
+    north = SourceConfig(
         tables=shop.config.sources["north"].tables, connection=SecretStr("postgresql://a@h/n")
     )
     begun(shop, sources={"north": north})

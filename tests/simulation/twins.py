@@ -44,7 +44,7 @@ class ByContent(NumberedBags):
 
 def written(state: Any) -> str:
     """A snapshot as text; in which order an object has its members says nothing."""
-    return json.dumps(state, sort_keys=True)
+    return json.dumps(as_json(state), sort_keys=True)
 
 
 def restarted(node: Node) -> Node:

@@ -11,11 +11,12 @@ from streaming.demo.demonstration import DRIVER_JAVA
 
 HEAD = f"""
 import threading
-from streaming.configuration.pipeline_config import Config, Source
+from streaming.configuration.pipeline_config import Config
+from streaming.configuration.source_config import SourceConfig
 from streaming.spark.jars import spark_jars
 from streaming.spark.spark_session import StartingSession
 
-tables = Source(tables={{"t": "public.t"}})
+tables = SourceConfig(tables={{"t": "public.t"}})
 spark = {{"spark.driver.extraJavaOptions": "{DRIVER_JAVA}"}}
 config = Config(pipeline="p", warehouse="w", views="v", sources={{"s": tables}}, spark=spark)
 jars = [str(jar) for jar in spark_jars()]

@@ -38,7 +38,7 @@ from streaming.proof.verdicts import Verdict, verify_pipeline, verify_sources
 from streaming.spark.java import SHORT_LIVED
 from streaming.spark.spark_session import STACK
 
-BANK = Path(__file__).resolve().parent.parent / "conf" / "bank.yaml"
+BANK = Path(__file__).resolve().parents[2] / "conf" / "bank.yaml"
 FIRST_EPOCH_SECONDS = 180.0
 REST_SECONDS = 120.0
 DRIVER_JAVA = " ".join((STACK, *SHORT_LIVED))

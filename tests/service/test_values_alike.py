@@ -182,13 +182,11 @@ def selected(dsn: str, captured: CapturedRelation, zone: str) -> dict[int, Any]:
     name = captured.relation.name.partition(".")[2]
     engine: duckdb.DuckDBPyConnection = open_engine()
 
-    class Nothing:
-        def columns(self, relation: Any) -> dict[int, int]:
-            return {}
-
     source = captured.relation.name.partition(".")[0]
     database = Database(dsn, {name: f"public.{name}"})
-    tables = _read_all(engine, [captured.relation], {source: database}, Nothing())  # type: ignore[arg-type]
+    tables = _read_all(
+        engine, [captured.relation], {source: database}, {captured.relation.name: ()}
+    )
     table = engine.execute(f"SELECT c0, c1 FROM {tables[captured.relation.name]}").to_arrow_table()
     return dict(zip(table["c0"].to_pylist(), written.values(table["c1"]), strict=True))
 

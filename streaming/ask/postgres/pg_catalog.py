@@ -26,7 +26,9 @@ _COLUMNS = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', a.attnum,
   concat_ws(' ', a.xmin, (
     SELECT md5(string_agg(c.relfilenode::text, ',' ORDER BY c.oid)) FROM pg_class c
-    WHERE c.oid = a.attrelid OR c.oid IN (SELECT relid FROM pg_partition_tree(a.attrelid))
+    WHERE c.oid IN (WITH RECURSIVE stored(oid) AS (
+      SELECT a.attrelid UNION ALL SELECT p.oid FROM pg_inherits i JOIN stored ON i.inhparent = stored.oid
+      JOIN pg_class p ON p.oid = i.inhrelid AND p.relispartition) SELECT oid FROM stored)
   ), CASE WHEN a.atthasmissing THEN '-' END)
 FROM pg_attribute a
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped

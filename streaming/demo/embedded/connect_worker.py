@@ -24,6 +24,8 @@ _READY_SECONDS = 90
 class Connect:
     """The Connect worker of the stack in `folder`; offsets stay in `<folder>/connect`."""
 
+    TITLE = "Connect"
+
     def __init__(self, folder: Path, port: int, bootstrap: str) -> None:
         self.folder = folder
         self.port = port

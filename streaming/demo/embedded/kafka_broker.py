@@ -26,6 +26,8 @@ _READY_SECONDS = 60
 class KafkaBroker:
     """The broker of the stack in `folder`; its data stay in `<folder>/kafka` between starts."""
 
+    TITLE = "Kafka"
+
     def __init__(self, folder: Path, port: int, controller_port: int) -> None:
         self.folder = folder
         self.port = port

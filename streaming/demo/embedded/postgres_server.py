@@ -29,6 +29,8 @@ _READY_SECONDS = 60
 class Postgres:
     """The server of the stack in `folder`; its data stay in `<folder>/postgres` between starts."""
 
+    TITLE = "PostgreSQL"
+
     def __init__(self, folder: Path, port: int) -> None:
         self.folder = folder
         self.port = port

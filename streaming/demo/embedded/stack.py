@@ -153,7 +153,7 @@ class Stack:
             if server is not None and server.pid is None:
                 raise FrescoError(
                     "EMBEDDED_SERVER_ENDED",
-                    f"{type(server).__name__} has ended by itself",
+                    f"{server.TITLE} has ended by itself",
                     where=str(self.logs),
                     todo="read its log, remove the cause, start the stack again",
                 )

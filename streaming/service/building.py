@@ -12,7 +12,6 @@ from functools import partial
 from streaming.algebra.expanded import expanded
 from streaming.cdc.held_rows import HeldFiles
 from streaming.cdc.intake import Intake
-from streaming.cdc.old_dates import looking
 from streaming.cdc.record_shapes import FirstRecords
 from streaming.configuration.pipeline_config import Config
 from streaming.engines.evaluator import Limits
@@ -25,6 +24,7 @@ from streaming.pipeline.plan import Pipeline
 from streaming.runtime.kafka import Topics
 from streaming.runtime.stage_progress import Elsewhere
 from streaming.service.members import Member, Members
+from streaming.service.old_date_search import looking
 from streaming.service.stage_set import ManagerStage, Stages
 from streaming.service.surroundings import unseen
 from streaming.spark.spark_session import Session

@@ -24,7 +24,6 @@ from streaming.cdc.connector_settings import (
     check_connector,
     check_decimals,
 )
-from streaming.cdc.old_dates import check_dates
 from streaming.cdc.placeholder import check_placeholder
 from streaming.cdc.record_shapes import NEWEST, check_shapes
 from streaming.configuration.pipeline_config import Config
@@ -33,6 +32,7 @@ from streaming.errors import FrescoError
 from streaming.pipeline.plan import Pipeline
 from streaming.runtime.kafka import Broker
 from streaming.scalars.types import is_decimal
+from streaming.service.old_date_search import check_dates
 from streaming.warehouse.updates import UpdatesReader
 
 

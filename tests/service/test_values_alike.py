@@ -27,7 +27,6 @@ from services import until
 from streaming.ask.postgres.pg_catalog import read_schemas
 from streaming.captured.captured_schema import CapturedRelation, CapturedSource
 from streaming.cdc.debezium import Decoder
-from streaming.cdc.old_dates import check_dates
 from streaming.demo.embedded.kafka_broker import create_topics
 from streaming.demo.embedded.parts import POSTGRES_USER, StackSource, connector_config
 from streaming.demo.embedded.ports import LOOPBACK
@@ -36,6 +35,7 @@ from streaming.demo.embedded.stack import Stack
 from streaming.proof.databases import Database, _read_all
 from streaming.proof.proof_engine import open_engine
 from streaming.scalars import written
+from streaming.service.old_date_search import check_dates
 
 DAY = ["2024-02-29", "0001-01-01", "1582-10-04", "1582-10-15", "1500-02-28", "1883-11-18", "1900-01-01",
        "9999-12-31", "10000-01-01", "294276-12-31", "5874897-12-31", "infinity", "-infinity"]  # fmt: skip

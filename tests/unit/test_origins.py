@@ -12,6 +12,7 @@ import pytest
 from streaming.captured.source_origin import Origin, check_origin
 from streaming.errors import FrescoError
 from streaming.runtime.manifests import Manifest, ManifestStore
+from streaming.runtime.snapshots import IntegratorState
 from streaming.service.origins import Origins
 from streaming.service.surroundings import refuse
 
@@ -54,7 +55,8 @@ def test_what_a_start_has_kept_and_taken_is_what_the_next_is_judged_by(tmp_path:
     first.keep()
     assert [one.level for one in at(tmp_path, Origin("9", 1, 6000)).checks] == ["warning"]
     store = ManifestStore(tmp_path / "_state" / "integrator" / "manifests")
-    taken = {"intake": {"positions": {"north": "7000"}}}
+    intake = {"positions": {"north": "7000"}}
+    taken = IntegratorState.of(sequence=1, number=1, intake=intake).dumped()
     store.put(Manifest(stage="integrator", step=1, generation=1, offsets={}, snapshot=taken))
     with pytest.raises(FrescoError, match="SOURCE_POSITIONS_BACK"):
         refuse(at(tmp_path, Origin("7001", 1, 6000)).checks)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from streaming.captured.captured_schema import CapturedRelation, captured
+from streaming.captured.log_format import POSTGRES_LOG
 from streaming.cdc.debezium import Decoder
 from streaming.cdc.row_query import row_query
 from streaming.engines.duck import kept_plans
@@ -106,7 +107,7 @@ def test_the_plans_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("wrapped", [True, False])
 def test_the_query_of_the_widest_table_there_is_can_be_parsed(wrapped: bool) -> None:
     """PostgreSQL's 1,600 columns; DuckDB takes expressions of 1,000 levels."""
-    sql = row_query(wide(1599), "postgres", wrapped, False, False)
+    sql = row_query(wide(1599), POSTGRES_LOG, wrapped, False, False)
     assert len(duckdb.extract_statements(sql)) == 1
 
 

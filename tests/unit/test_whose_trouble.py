@@ -122,7 +122,7 @@ TROUBLE: dict[Whose, dict[str, str]] = {
         "another start holds the pipeline": "SERVICE_FENCED WAREHOUSE_FENCED",
         "no query runs without it": "SERVICE_JVM_ENDED",
         "the log is not the one that was numbered: later numbers would build on it": "SOURCE_POSITIONS_BACK",
-        "a stage's chain of manifests says what is committed; nothing can be written past it": "STATE_DAMAGED",
+        "a stage's chain of manifests says what is committed; nothing can be written past it": "STATE_DAMAGED STATE_NEWER",
         "another writer works at the group's table": "WAREHOUSE_CONFLICT",
         "the merge's state is not that of this table": "WAREHOUSE_EPOCH",
         "a view's stage that fails too often suspends its view; no other can be done without": "STAGE_FAILED",

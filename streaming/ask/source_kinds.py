@@ -12,25 +12,27 @@ from streaming.ask.mariadb.mariadb_kind import MARIADB
 from streaming.ask.postgres.postgres_kind import POSTGRES
 from streaming.ask.source_kind import SourceKind
 from streaming.captured.captured_schema import CapturedRelation
+from streaming.configuration.source_config import SourceConfig
 from streaming.engines.duck.duck_operators import DuckOperators
 from streaming.errors import FrescoError
 
 KINDS: list[SourceKind] = [POSTGRES, MARIADB]
 
 
-def kind_of_database(database: str, where: str) -> SourceKind:
-    """The kind that a configuration names.
+def kind_of_source(name: str, source: SourceConfig) -> SourceKind:
+    """The kind that a configuration says of the source of that name.
 
     Raises:
         FrescoError: CONFIG_VALUE.
     """
+    database = source.database
     known = {name: kind for kind in KINDS for name in kind.databases}
     if database not in known:
         near = difflib.get_close_matches(database, known, n=1)
         raise FrescoError(
             "CONFIG_VALUE",
             f"there is no kind of database '{database}'",
-            where=where,
+            where=f"sources.{name}.database",
             todo=f"did you mean '{near[0]}'?" if near else f"use one of {', '.join(known)}",
         )
     return known[database]

@@ -37,7 +37,7 @@ from streaming.ask.mariadb.mysql_url import (
     said,
 )
 from streaming.ask.postgres.pg_catalog import topic_name
-from streaming.ask.source_kinds import kind_of_database
+from streaming.ask.source_kinds import kind_of_source
 from streaming.capture.binlog import LogReader
 from streaming.capture.capture_status import Status, streaming_status
 from streaming.capture.envelope import CapturedTable, Envelope
@@ -352,7 +352,7 @@ def _connection(config: Config, source: str) -> str:
             todo=f"name one of {', '.join(config.sources)}",
         )
     connection = config.sources[source].secret()
-    kind = kind_of_database(config.sources[source].database, f"sources.{source}.database")
+    kind = kind_of_source(source, config.sources[source])
     if kind.log_rights is None or connection is None:
         raise FrescoError(
             "CAPTURE_SOURCE",

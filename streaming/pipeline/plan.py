@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming.algebra.tree import Relation
-from streaming.ask.source_kinds import kind_of_database
+from streaming.ask.source_kinds import kind_of_source
 from streaming.captured.captured_schema import CapturedRelation, CapturedSource
 from streaming.captured.layout import Layout, grown
 from streaming.captured.source_topics import check_names
@@ -186,7 +186,7 @@ def plan_pipeline(config: Config) -> Pipeline:
                 prefix=config.prefix(name),
                 snapshot=source.snapshot,
                 transactions=source.transactions,
-                log=kind_of_database(source.database, f"sources.{name}.database").log,
+                log=kind_of_source(name, source).log,
                 notifications=config.notifications(name),
             )
         )

@@ -11,8 +11,8 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from streaming.ask.source_kind import Captor, SourceKind
-from streaming.ask.source_kinds import kind_of_connection, kind_of_database
+from streaming.ask.source_kind import Captor
+from streaming.ask.source_kinds import kind_of_connection, kind_of_source
 from streaming.captured.captured_schema import CapturedRelation, captured, schema_from_connect
 from streaming.cdc.connect_rest import ConnectRest
 from streaming.cdc.connector_settings import PLACEHOLDER
@@ -33,7 +33,7 @@ def source_relations(config: Config, name: str) -> list[CapturedRelation]:
     """
     relations = _relations(config, name)
     source = config.sources[name]
-    if source.connect is None or not _kind(name, source).log.marks_unchanged:
+    if source.connect is None or not kind_of_source(name, source).log.marks_unchanged:
         return relations
     said = _placeholder(source.connect.get_secret_value(), config.prefix(name))
     return relations if said is None else [replace(one, placeholder=said) for one in relations]
@@ -55,7 +55,7 @@ def _placeholder(address: str, prefix: str) -> str | None:
 
 def _relations(config: Config, name: str) -> list[CapturedRelation]:
     source = config.sources[name]
-    connection, kind = source.secret(), _kind(name, source)
+    connection, kind = source.secret(), kind_of_source(name, source)
     if connection is not None:
         if kind_of_connection(connection) is not kind:
             raise FrescoError(
@@ -84,15 +84,11 @@ def _relations(config: Config, name: str) -> list[CapturedRelation]:
     return [_relation(config, name, source, table) for table in source.tables]
 
 
-def _kind(name: str, source: SourceConfig) -> SourceKind:
-    return kind_of_database(source.database, f"sources.{name}.database")
-
-
 def _relation(config: Config, name: str, source: SourceConfig, table: str) -> CapturedRelation:
     """A relation that no connection can describe."""
     topic = f"{config.prefix(name)}.{source.tables[table]}"
     if table in source.columns:
-        columns, kind = source.columns[table], _kind(name, source)
+        columns, kind = source.columns[table], kind_of_source(name, source)
         return captured(
             f"{name}.{table}",
             topic,

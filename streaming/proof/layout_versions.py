@@ -106,7 +106,8 @@ class LayoutVersions:
         if not any(lost.values()):
             return found
         for spec in specs.values():
-            since = int(spec.get("since", 0))
+            if not (since := int(spec.get("since", 0))):
+                continue
             for relation, positions in self._reads(spec, specs).items():
                 numbers = lost.get(relation, {})
                 again = frozenset(at for at in positions & numbers.keys() if since > numbers[at])

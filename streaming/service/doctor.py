@@ -10,6 +10,7 @@ from pathlib import Path
 from streaming.ask.mariadb import mysql_check
 from streaming.ask.postgres import published
 from streaming.ask.source_kind import Captor
+from streaming.ask.source_kinds import kind_of_source
 from streaming.captured import source_origin, source_topics
 from streaming.captured.checked import Checked, Rule, failed
 from streaming.cdc import (
@@ -30,7 +31,6 @@ from streaming.service.surroundings import (
     examined_records,
     examined_sources,
     examined_topics,
-    kind_of,
 )
 from streaming.spark.java import java_command
 from streaming.spark.spark_session import versions
@@ -126,7 +126,7 @@ def _trusted(config: Config) -> Iterator[Checked]:
     names = [
         name
         for name, one in config.sources.items()
-        if kind_of(one, name).log_rights is None and one.capture == "debezium"
+        if kind_of_source(name, one).log_rights is None and one.capture == "debezium"
         if one.snapshots is None and one.connect is None
     ]
     if names:
@@ -158,7 +158,7 @@ def _server(config: Config, name: str, planned: bool) -> Iterator[Checked]:
     """The right to read a MariaDB's or MySQL's log; the log itself where nothing can be planned."""
     source = config.sources[name]
     connection = source.secret()
-    kind = kind_of(source, name)
+    kind = kind_of_source(name, source)
     if connection is None or kind.log_rights is None:
         return
     try:
@@ -172,7 +172,8 @@ def _server(config: Config, name: str, planned: bool) -> Iterator[Checked]:
 def _topics(config: Config, pipeline: Pipeline) -> set[str]:
     """All topics that there are, where they tell who captures a source; none without a broker."""
     if all(
-        kind_of(config.sources[one.name], one.name).log_rights is None for one in pipeline.sources
+        kind_of_source(one.name, config.sources[one.name]).log_rights is None
+        for one in pipeline.sources
     ):
         return set()
     with suppress(FrescoError), closing(Broker(config)) as broker:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from psycopg import sql
 
 from streaming.ask.postgres.pg_catalog import connected, split_name
-from streaming.ask.source_kinds import kind_of_database
+from streaming.ask.source_kinds import kind_of_source
 from streaming.captured.captured_schema import CapturedRelation
 from streaming.captured.checked import Checked
 from streaming.cdc.old_dates import NOT_LOOKED, OLD, OLD_DATES, Look
@@ -20,7 +20,7 @@ def looking(config: Config) -> Look:
 
     def look(captured: CapturedRelation, tests: Mapping[str, str]) -> Sequence[str]:
         source = config.sources[captured.source]
-        kind = kind_of_database(source.database, f"sources.{captured.source}.database")
+        kind = kind_of_source(captured.source, source)
         if not kind.old_calendar or source.snapshots is not None:
             return ()
         if (connection := source.secret()) is None:

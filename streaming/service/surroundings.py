@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Iterator
 from http.client import HTTPException
 
 from streaming.algebra.scans import columns_read
-from streaming.ask.source_kind import Captor, SourceKind
-from streaming.ask.source_kinds import kind_of_database
+from streaming.ask.source_kind import Captor
+from streaming.ask.source_kinds import kind_of_source
 from streaming.captured.captured_schema import CapturedRelation, CapturedSource
 from streaming.captured.checked import Checked, failed, warn
 from streaming.captured.source_topics import capture_topic, check_topics
@@ -113,17 +113,8 @@ def wanted_of(source: SourceConfig, captured: CapturedSource, pipeline: Pipeline
         captured.snapshot,
         captured.transactions == "metadata",
         source.decimals,
-        kind_of(source, captured.name).connector == "mysql",
+        kind_of_source(captured.name, source).connector == "mysql",
     )
-
-
-def kind_of(source: SourceConfig, name: str) -> SourceKind:
-    """The kind of a configured source.
-
-    Raises:
-        FrescoError: CONFIG_VALUE.
-    """
-    return kind_of_database(source.database, f"sources.{name}.database")
 
 
 def captured_here(source: SourceConfig, prefix: str, topics: Collection[str]) -> bool | None:
@@ -143,7 +134,7 @@ def examined_sources(
     """
     for captured in pipeline.sources:
         source = config.sources[captured.name]
-        kind = kind_of(source, captured.name)
+        kind = kind_of_source(captured.name, source)
         wanted, publication = wanted_of(source, captured, pipeline), None
         numbers = [
             f"{one.counted_as}.{column.name}"
@@ -180,7 +171,7 @@ def examined_dates(config: Config, pipeline: Pipeline) -> Iterator[Checked]:
     for captured in pipeline.sources:
         source, connection = config.sources[captured.name], config.sources[captured.name].secret()
         asked = (
-            kind_of(source, captured.name).old_calendar
+            kind_of_source(captured.name, source).old_calendar
             and captured.snapshot
             and source.snapshots is None
         )

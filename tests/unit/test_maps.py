@@ -24,6 +24,9 @@ def test_a_folder_s_map_names_every_file_in_it(folder: Path) -> None:
         return
     there = {file.stem for file in folder.glob("[a-z]*.py")}
     assert sorted(there - named) == [], "say in the folder's map what it is"
+    order = said[said.find("In the order to read them") :].partition("\n\n")[0]
+    known = {one.stem for one in (ROOT / "streaming").rglob("*") if "__" not in one.name}
+    assert sorted(set(re.findall(r"`([a-z_]+)`", order)) - known) == [], "there is no such file"
     inner = {f"{one.name}/" for one in folder.iterdir() if (one / "__init__.py").is_file()}
     assert sorted(inner - named) == []
 
